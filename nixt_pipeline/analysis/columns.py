@@ -1,0 +1,43 @@
+"""Columns that several analyses share, so that one name means one thing in every result."""
+
+from nixt_pipeline.inspector.taxonomy import EVENT_COLUMNS, EVENT_DERIVED_COLUMNS, F64, I64, Column, Role
+
+_EVENT = {column.name: column for column in (*EVENT_DERIVED_COLUMNS, *EVENT_COLUMNS)}
+
+
+def event(*names: str) -> tuple[Column, ...]:
+    """Columns of the `events` view by name, as the taxonomy describes them."""
+    return tuple(_EVENT[name] for name in names)
+
+
+def count(name: str, unit: str, meaning: str) -> Column:
+    """A whole number that counts something."""
+    return Column(name, I64, Role.COUNTER, unit, meaning)
+
+
+def derived(name: str, unit: str, meaning: str) -> Column:
+    """A real number computed from several records."""
+    return Column(name, F64, Role.DERIVED, unit, meaning)
+
+
+RECORDS = count("records", "records", "Stored records")
+PAYLOAD_BYTES = derived("payload_bytes", "bytes", "Sum of the message sizes of the observed records; never the bytes moved")
+WIRE_BYTES = derived("wire_bytes", "bytes", "Sum of the bytes a ring would send for the observed records; null without a formula")
+
+EXEC_TIME_P50 = derived("exec_time_p50_us", "us", "Median execution time, waiting for peers included")
+BUSBW_P10 = derived("busbw_p10_gbs", "GB/s", "10th percentile of bus bandwidth, waiting included")
+BUSBW_P25 = derived("busbw_p25_gbs", "GB/s", "25th percentile of bus bandwidth, waiting included")
+BUSBW_P50 = derived("busbw_p50_gbs", "GB/s", "Median bus bandwidth, waiting included")
+BUSBW_P75 = derived("busbw_p75_gbs", "GB/s", "75th percentile of bus bandwidth, waiting included")
+BUSBW_P90 = derived("busbw_p90_gbs", "GB/s", "90th percentile of bus bandwidth, waiting included")
+
+MIN_MESSAGE_BYTES = count(
+    "min_message_bytes",
+    "bytes",
+    "Smallest message the bandwidths are taken from: the large-message limit, or 0 when the run has no message that large",
+)
+TRANSFER_BUSBW_P50 = derived(
+    "transfer_busbw_p50_gbs",
+    "GB/s",
+    "Median bus bandwidth of the last rank to arrive, over complete collectives: the closest to the transfer itself",
+)

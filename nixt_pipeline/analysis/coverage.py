@@ -1,0 +1,105 @@
+"""How much of each communicator's operations the log saw: what every other number rests on."""
+
+from nixt_pipeline.analysis.base import Analysis
+from nixt_pipeline.analysis.columns import RECORDS, count, derived, event
+from nixt_pipeline.inspector.taxonomy import RUN, U64, Column, Role
+
+SQL = """
+WITH records_by_rank AS (
+    SELECT
+        any_value(run) AS run,
+        incarnation, id, comm_name, n_ranks, nnodes, any_value(coll_type) AS coll_type, coll, rank, hostname,
+        count(*) AS records
+    FROM collectives
+    GROUP BY incarnation, id, comm_name, n_ranks, nnodes, coll, rank, hostname
+),
+seen AS (
+    SELECT
+        any_value(run) AS run,
+        incarnation, id, comm_name, n_ranks, nnodes, any_value(coll_type) AS coll_type, coll,
+        count(DISTINCT rank) AS ranks_seen,
+        count(DISTINCT hostname) AS hosts_seen,
+        sum(records) AS records,
+        min(records) AS records_per_rank_min,
+        max(records) AS records_per_rank_max
+    FROM records_by_rank
+    GROUP BY incarnation, id, comm_name, n_ranks, nnodes, coll
+),
+numbers AS (
+    SELECT
+        incarnation, id, comm_name, n_ranks, nnodes, coll,
+        min(coll_sn) AS first_sn,
+        max(coll_sn) AS last_sn,
+        -- Kept within 64 bits for the sequence numbers that a broken record can carry.
+        least(max(coll_sn)::HUGEINT - min(coll_sn)::HUGEINT + 1, 9223372036854775807) AS sn_expected,
+        count(DISTINCT coll_sn) AS sn_seen,
+        sum(ranks_seen) FILTER (WHERE occurrence = 1) AS captured,
+        count(*) FILTER (WHERE complete) AS complete_cells,
+        count(*) AS cells
+    FROM cells
+    GROUP BY incarnation, id, comm_name, n_ranks, nnodes, coll
+),
+dropped AS (
+    SELECT id, comm_name, n_ranks, nnodes, sum(dropped) AS dropped_by_plugin
+    FROM (
+        -- Each writer counts up from the start of its process: its highest count is its total.
+        SELECT id, comm_name, n_ranks, nnodes, rank, hostname, pid, max(coll_dropped_total) AS dropped
+        FROM auxiliary
+        WHERE record_kind = 'dump_stats'
+        GROUP BY id, comm_name, n_ranks, nnodes, rank, hostname, pid
+    )
+    GROUP BY id, comm_name, n_ranks, nnodes
+)
+SELECT
+    s.run, s.incarnation, s.id, s.comm_name, s.n_ranks, s.nnodes, s.coll_type, s.coll,
+    s.ranks_seen, s.hosts_seen, n.first_sn, n.last_sn, n.sn_expected, n.sn_seen, s.records,
+    n.captured / (s.n_ranks * n.sn_expected::DOUBLE) AS capture_rate,
+    coalesce(n.complete_cells, 0) AS complete_cells,
+    coalesce(n.cells, 0) AS cells,
+    n.complete_cells / n.cells AS complete_share,
+    s.records_per_rank_min, s.records_per_rank_max, d.dropped_by_plugin
+FROM seen AS s
+LEFT JOIN numbers AS n
+    ON n.incarnation = s.incarnation AND n.id IS NOT DISTINCT FROM s.id AND n.comm_name IS NOT DISTINCT FROM s.comm_name
+    AND n.n_ranks IS NOT DISTINCT FROM s.n_ranks AND n.nnodes IS NOT DISTINCT FROM s.nnodes
+    AND n.coll IS NOT DISTINCT FROM s.coll
+LEFT JOIN dropped AS d
+    ON d.id IS NOT DISTINCT FROM s.id AND d.comm_name IS NOT DISTINCT FROM s.comm_name
+    AND d.n_ranks IS NOT DISTINCT FROM s.n_ranks AND d.nnodes IS NOT DISTINCT FROM s.nnodes
+ORDER BY s.incarnation, s.n_ranks DESC, s.nnodes DESC, s.comm_name, s.id, s.coll
+"""
+
+ANALYSIS = Analysis(
+    name="coverage",
+    version="1",
+    title="Coverage",
+    question="How much of what each communicator did was recorded?",
+    reading=(
+        "The plugin drops records without a word; gaps in the sequence numbers show it, but not what lies before the first or "
+        "after the last record. Below half of the records, comparing ranks compares samples; small messages that the plugin's "
+        "size filter leaves out count as gaps, too."
+    ),
+    columns=(
+        RUN,
+        *event("incarnation", "id", "comm_name", "n_ranks", "nnodes", "coll_type", "coll"),
+        count("ranks_seen", "ranks", "Distinct ranks with records of this function"),
+        count("hosts_seen", "hosts", "Distinct hosts with records of this function"),
+        Column("first_sn", U64, Role.COUNTER, "", "Lowest sequence number any rank recorded"),
+        Column("last_sn", U64, Role.COUNTER, "", "Highest sequence number any rank recorded"),
+        count("sn_expected", "collectives", "Collectives from the first to the last recorded one"),
+        count("sn_seen", "collectives", "Of those, collectives that at least one rank recorded"),
+        RECORDS,
+        derived("capture_rate", "", "Pairs of rank and sequence number with a record / (n_ranks * sn_expected)"),
+        count("complete_cells", "collectives", "Cells in which every rank has a usable time"),
+        count("cells", "collectives", "Cells: distinct collectives, repetitions of a CUDA graph counted apart"),
+        derived("complete_share", "", "complete_cells / cells"),
+        count("records_per_rank_min", "records", "Fewest records among the ranks that were seen"),
+        count("records_per_rank_max", "records", "Most records among the ranks that were seen"),
+        count(
+            "dropped_by_plugin",
+            "records",
+            "Collectives of any function that the plugin says it lost on this communicator; null when it says nothing",
+        ),
+    ),
+    sql=SQL,
+)

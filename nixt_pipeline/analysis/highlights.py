@@ -1,0 +1,94 @@
+"""The few numbers of each result that are worth following from run to run; the Dagster UI plots them."""
+
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import pyarrow as pa
+
+Row = dict[str, Any]
+
+# Entries per analysis: more lines in one plot cannot be told apart.
+_TOP = 6
+
+
+def _operations(rows: list[Row]) -> dict[str, float | None]:
+    largest = sorted(rows, key=lambda row: -(row["payload_bytes"] or 0))[:_TOP]
+    medians = {f"busbw p50 GB/s, {row['coll']} {row['coll_type']}": row["busbw_p50_gbs"] for row in largest}
+    return {"records": sum(row["records"] for row in rows), "payload GB": _sum(rows, "payload_bytes") / 1e9, **medians}
+
+
+def _time(rows: list[Row]) -> dict[str, float | None]:
+    transfers = [row["transfer_busbw_p50_gbs"] for row in rows if row["transfer_busbw_p50_gbs"] is not None]
+    lowest = min(transfers) / median(transfers) if transfers and median(transfers) else None
+    return {"time bins": len({row["bin_start_us"] for row in rows}), "slowest bin / median transfer bandwidth": lowest}
+
+
+def _places(rows: list[Row]) -> dict[str, float | None]:
+    hosts = [row for row in rows if row["level"] == "host" and row["expected_last_arrivals"]]
+    observed, expected = _total_by(hosts, "last_arrivals"), _total_by(hosts, "expected_last_arrivals")
+    excess = max((observed[host] / expected[host] for host in expected if expected[host]), default=None)
+    return {"hosts": len({row["hostname"] for row in rows}), "most last arrivals of a host / expected": excess}
+
+
+def _shapes(rows: list[Row]) -> dict[str, float | None]:
+    return {
+        "communicator shapes": len({(row["n_ranks"], row["nnodes"]) for row in rows}),
+        "message sizes": len({row["coll_msg_size_bytes"] for row in rows}),
+    }
+
+
+def _attributes(rows: list[Row]) -> dict[str, float | None]:
+    attributes = sorted({row["attribute"] for row in rows})
+    return {f"values of {name}": len({row["value"] for row in rows if row["attribute"] == name}) for name in attributes}
+
+
+def _kernels(rows: list[Row]) -> dict[str, float | None]:
+    needed = sum((row["cumulative_share_of_payload"] or 0) - (row["share_of_payload"] or 0) < 0.9 for row in rows)
+    medians = {f"busbw p50 GB/s, {row['label']}": row["busbw_p50_gbs"] for row in rows[:_TOP]}
+    return {"kernels": len(rows), "kernels with 90 % of the bytes": needed, **medians}
+
+
+def _distributions(rows: list[Row]) -> dict[str, float | None]:
+    medians = [row for row in rows if row["quantile"] == 0.5 and row["measure"] == "busbw_gbs"]
+    return {f"busbw p50 GB/s, {row['label']}": row["value"] for row in medians[:_TOP]}
+
+
+def _coverage(rows: list[Row]) -> dict[str, float | None]:
+    known = [row for row in rows if row["capture_rate"] is not None]
+    expected = sum(row["n_ranks"] * row["sn_expected"] for row in known)
+    captured = sum(row["capture_rate"] * row["n_ranks"] * row["sn_expected"] for row in known)
+    return {
+        "capture rate": captured / expected if expected else None,
+        "complete share": _sum(rows, "complete_cells") / _sum(rows, "cells") if _sum(rows, "cells") else None,
+        "communicators": len({(row["incarnation"], row["id"], row["comm_name"]) for row in rows}),
+    }
+
+
+def _sum(rows: list[Row], name: str) -> float:
+    return float(sum(row[name] or 0 for row in rows))
+
+
+def _total_by(rows: list[Row], name: str) -> dict[str, float]:
+    totals: dict[str, float] = {}
+    for row in rows:
+        totals[row["hostname"]] = totals.get(row["hostname"], 0.0) + (row[name] or 0)
+    return totals
+
+
+_BY_ANALYSIS: dict[str, Callable[[list[Row]], dict[str, float | None]]] = {
+    "summary_histogram": _operations,
+    "temporal_correlation": _time,
+    "spatial_correlation": _places,
+    "resource_correlation": _shapes,
+    "other_correlation": _attributes,
+    "hot_kernels": _kernels,
+    "bandwidth_ecdf": _distributions,
+    "coverage": _coverage,
+}
+
+
+def highlights(analysis: str, result: pa.Table) -> dict[str, float | None]:
+    """Key figures of the result of `analysis` by name; None where there is nothing to tell. Empty for an analysis without any."""
+    summarise = _BY_ANALYSIS.get(analysis)
+    return summarise(result.to_pylist()) if summarise else {}

@@ -1,0 +1,216 @@
+"""Hot kernels: the few combinations of function, communicator shape and message size that carry most bytes and time."""
+
+from nixt_pipeline.analysis.base import Analysis
+from nixt_pipeline.analysis.columns import (
+    BUSBW_P10,
+    BUSBW_P50,
+    BUSBW_P90,
+    EXEC_TIME_P50,
+    PAYLOAD_BYTES,
+    RECORDS,
+    TRANSFER_BUSBW_P50,
+    WIRE_BYTES,
+    count,
+    derived,
+    event,
+)
+from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
+from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role
+from nixt_pipeline.settings import Settings
+
+LABEL = Column("label", STRING, Role.DERIVED, "", "The kernel for people, unique within the run")
+
+# Every kernel with its rank and its label. Sizes that differ only beyond three digits would share a label, so those are written out.
+KERNELS = """
+kernel_records AS (
+    SELECT
+        any_value(run) AS run,
+        kind, coll, coll_type, n_ranks, nnodes, coll_msg_size_bytes,
+        count(*) AS records,
+        coalesce(sum(coll_msg_size_bytes), 0)::DOUBLE AS payload_bytes,
+        concat(coalesce(nullif(coll, ''), '(unnamed)'), ' ', coll_type, ' ', n_ranks, 'r/', nnodes, 'n ') AS operation
+    FROM events
+    GROUP BY kind, coll, coll_type, n_ranks, nnodes, coll_msg_size_bytes
+),
+kernels AS (
+    SELECT
+        * EXCLUDE (operation),
+        row_number() OVER (
+            ORDER BY payload_bytes DESC, records DESC, kind, coll, coll_type, n_ranks, nnodes, coll_msg_size_bytes
+        ) AS rank_by_bytes,
+        CASE WHEN count(*) OVER (PARTITION BY operation, message_size(coll_msg_size_bytes)) = 1
+            THEN concat(operation, message_size(coll_msg_size_bytes))
+            ELSE concat(operation, coll_msg_size_bytes, ' B')
+        END AS label
+    FROM kernel_records
+)
+"""
+
+SQL = f"""
+WITH {KERNELS},
+counts AS (
+    SELECT
+        kind, coll, n_ranks, nnodes, coll_msg_size_bytes, wire_bytes, coll_exec_time_us, coll_busbw_gbs,
+        count(*) AS n
+    FROM events
+    GROUP BY ALL
+),
+ranked AS (
+    SELECT
+        *,
+        sum(n) OVER (by_time) AS time_upto,
+        sum(n) FILTER (WHERE coll_exec_time_us IS NOT NULL) OVER (kernel) AS time_total,
+        sum(n) OVER (by_bandwidth) AS busbw_upto,
+        sum(n) FILTER (WHERE coll_busbw_gbs IS NOT NULL) OVER (kernel) AS busbw_total,
+        sum(n * coll_busbw_gbs) OVER (kernel) / busbw_total AS busbw_mean
+    FROM counts
+    WINDOW
+        kernel AS (PARTITION BY kind, coll, n_ranks, nnodes, coll_msg_size_bytes),
+        by_time AS (
+            PARTITION BY kind, coll, n_ranks, nnodes, coll_msg_size_bytes ORDER BY coll_exec_time_us NULLS LAST
+        ),
+        by_bandwidth AS (
+            PARTITION BY kind, coll, n_ranks, nnodes, coll_msg_size_bytes ORDER BY coll_busbw_gbs NULLS LAST
+        )
+),
+measured AS (
+    SELECT
+        kind, coll, n_ranks, nnodes, coll_msg_size_bytes,
+        round(sum(wire_bytes * n)) AS wire_bytes,
+        round(sum(coll_exec_time_us * n), 3) AS rank_time_us,
+        quantile_of_counts(coll_busbw_gbs, busbw_upto, busbw_total, 0.1) AS busbw_p10_gbs,
+        quantile_of_counts(coll_busbw_gbs, busbw_upto, busbw_total, 0.5) AS busbw_p50_gbs,
+        quantile_of_counts(coll_busbw_gbs, busbw_upto, busbw_total, 0.9) AS busbw_p90_gbs,
+        max(coll_busbw_gbs) AS busbw_max_gbs,
+        -- Population deviation over mean, as in the paper; rounded, because the order of a parallel sum must not show.
+        round(sqrt(sum(n * (coll_busbw_gbs - busbw_mean) ** 2) / max(busbw_total)) / max(busbw_mean), 6) AS busbw_cv,
+        quantile_of_counts(coll_exec_time_us, time_upto, time_total, 0.5) AS exec_time_p50_us,
+        quantile_of_counts(coll_exec_time_us, time_upto, time_total, 0.99) AS exec_time_p99_us
+    FROM ranked
+    GROUP BY kind, coll, n_ranks, nnodes, coll_msg_size_bytes
+),
+members AS (
+    SELECT DISTINCT kind, coll, n_ranks, nnodes, coll_msg_size_bytes, incarnation, id, comm_name, hostname
+    FROM events
+),
+spread AS (
+    SELECT
+        kind, coll, n_ranks, nnodes, coll_msg_size_bytes,
+        count(DISTINCT (incarnation, id, comm_name)) AS communicators,
+        count(DISTINCT hostname) AS hosts
+    FROM members
+    GROUP BY kind, coll, n_ranks, nnodes, coll_msg_size_bytes
+),
+-- Sequence numbers count all sizes of a function together, so capture is known per communicator and function only.
+capture_by_communicator AS (
+    SELECT
+        incarnation, id, comm_name, n_ranks, nnodes, coll,
+        sum(ranks_seen) FILTER (WHERE occurrence = 1) AS captured,
+        n_ranks * (max(coll_sn)::DOUBLE - min(coll_sn)::DOUBLE + 1) AS expected
+    FROM cells
+    GROUP BY incarnation, id, comm_name, n_ranks, nnodes, coll
+),
+capture AS (
+    SELECT m.coll, m.n_ranks, m.nnodes, m.coll_msg_size_bytes, sum(c.captured) / sum(c.expected) AS capture_rate
+    FROM (SELECT DISTINCT * EXCLUDE (hostname) FROM members WHERE kind = 'collective') AS m
+    JOIN capture_by_communicator AS c
+        ON c.incarnation = m.incarnation AND c.id IS NOT DISTINCT FROM m.id AND c.comm_name IS NOT DISTINCT FROM m.comm_name
+        AND c.n_ranks IS NOT DISTINCT FROM m.n_ranks AND c.nnodes IS NOT DISTINCT FROM m.nnodes
+        AND c.coll IS NOT DISTINCT FROM m.coll
+    GROUP BY m.coll, m.n_ranks, m.nnodes, m.coll_msg_size_bytes
+),
+transfers AS (
+    SELECT
+        coll, n_ranks, nnodes, coll_msg_size_bytes,
+        count(*) AS collectives,
+        count(*) FILTER (WHERE splits) AS complete_cells,
+        round(sum(min_exec_time_us) FILTER (WHERE splits), 3) AS transfer_time_us,
+        round(sum(wait_us) FILTER (WHERE splits), 3) AS wait_us,
+        quantile_cont(transfer_busbw_gbs, 0.5) AS transfer_busbw_p50_gbs
+    FROM (
+        -- Time splits into waiting and transfer only when all ranks are there, and only where all ranks end together.
+        SELECT *, complete AND coalesce(coll IN (SELECT unnest($sync_collectives)), false) AS splits FROM cells
+    )
+    GROUP BY coll, n_ranks, nnodes, coll_msg_size_bytes
+)
+SELECT
+    k.run, k.rank_by_bytes, k.label, k.kind, k.coll, k.coll_type, k.n_ranks, k.nnodes, k.coll_msg_size_bytes, k.records,
+    CASE WHEN k.kind = 'collective' THEN coalesce(t.collectives, 0) END AS collectives,
+    CASE WHEN k.kind = 'collective' THEN coalesce(t.complete_cells, 0) END AS complete_cells,
+    s.communicators, s.hosts, k.payload_bytes, m.wire_bytes, m.rank_time_us, t.transfer_time_us, t.wait_us,
+    m.busbw_p10_gbs, m.busbw_p50_gbs, m.busbw_p90_gbs, m.busbw_max_gbs, m.busbw_cv, m.exec_time_p50_us, m.exec_time_p99_us,
+    t.transfer_busbw_p50_gbs, c.capture_rate,
+    k.payload_bytes / nullif(sum(k.payload_bytes) OVER (), 0) AS share_of_payload,
+    sum(k.payload_bytes) OVER (ORDER BY k.rank_by_bytes) / nullif(sum(k.payload_bytes) OVER (), 0)
+        AS cumulative_share_of_payload,
+    m.rank_time_us / nullif(sum(m.rank_time_us) OVER (), 0) AS share_of_rank_time
+FROM kernels AS k
+JOIN measured AS m
+    ON m.kind = k.kind AND m.coll IS NOT DISTINCT FROM k.coll
+    AND m.n_ranks IS NOT DISTINCT FROM k.n_ranks AND m.nnodes IS NOT DISTINCT FROM k.nnodes
+    AND m.coll_msg_size_bytes IS NOT DISTINCT FROM k.coll_msg_size_bytes
+JOIN spread AS s
+    ON s.kind = k.kind AND s.coll IS NOT DISTINCT FROM k.coll
+    AND s.n_ranks IS NOT DISTINCT FROM k.n_ranks AND s.nnodes IS NOT DISTINCT FROM k.nnodes
+    AND s.coll_msg_size_bytes IS NOT DISTINCT FROM k.coll_msg_size_bytes
+LEFT JOIN capture AS c
+    ON k.kind = 'collective' AND c.coll IS NOT DISTINCT FROM k.coll
+    AND c.n_ranks IS NOT DISTINCT FROM k.n_ranks AND c.nnodes IS NOT DISTINCT FROM k.nnodes
+    AND c.coll_msg_size_bytes IS NOT DISTINCT FROM k.coll_msg_size_bytes
+LEFT JOIN transfers AS t
+    ON k.kind = 'collective' AND t.coll IS NOT DISTINCT FROM k.coll
+    AND t.n_ranks IS NOT DISTINCT FROM k.n_ranks AND t.nnodes IS NOT DISTINCT FROM k.nnodes
+    AND t.coll_msg_size_bytes IS NOT DISTINCT FROM k.coll_msg_size_bytes
+ORDER BY k.rank_by_bytes
+"""
+
+
+def _parameters(_settings: Settings) -> dict[str, object]:
+    return {"sync_collectives": list(SYNC_COLLECTIVES)}
+
+
+ANALYSIS = Analysis(
+    name="hot_kernels",
+    version="1",
+    title="Hot kernels",
+    question="Which few operations carry most of the bytes, and which cost the GPUs most time?",
+    reading=(
+        "Bytes are those of the observed records, to be read beside the capture rate: what was dropped is not here, and sampling "
+        "favours slow and sparse operations. Rank time counts waiting once per waiting rank, so a high rank time with a low "
+        "transfer time is lateness, not a slow network."
+    ),
+    columns=(
+        RUN,
+        count("rank_by_bytes", "", "1 for the kernel with the most observed message bytes"),
+        LABEL,
+        *event("kind", "coll", "coll_type", "n_ranks", "nnodes", "coll_msg_size_bytes"),
+        RECORDS,
+        count("collectives", "collectives", "Distinct collectives across ranks; null for P2P"),
+        count("complete_cells", "collectives", "Of those, complete ones of functions in which all ranks end together; null for P2P"),
+        count("communicators", "", "Distinct communicators"),
+        count("hosts", "hosts", "Distinct hosts"),
+        PAYLOAD_BYTES,
+        WIRE_BYTES,
+        derived("rank_time_us", "us", "Sum of the execution times of all ranks, waiting included"),
+        derived("transfer_time_us", "us", "Sum of the shortest times over the complete cells; null without any"),
+        derived("wait_us", "us", "Rank time spent waiting for the last rank, over the complete cells; null without any"),
+        BUSBW_P10,
+        BUSBW_P50,
+        BUSBW_P90,
+        derived("busbw_max_gbs", "GB/s", "Highest bus bandwidth: usually the last rank to arrive"),
+        derived("busbw_cv", "", "Coefficient of variation of bus bandwidth over all records (population deviation / mean)"),
+        EXEC_TIME_P50,
+        derived("exec_time_p99_us", "us", "99th percentile of execution time, waiting included"),
+        TRANSFER_BUSBW_P50,
+        derived(
+            "capture_rate",
+            "",
+            "Share of the expected records that were seen, over this kernel's communicators and function (all sizes); null for P2P",
+        ),
+        derived("share_of_payload", "", "Share of the run's observed message bytes, 0 to 1"),
+        derived("cumulative_share_of_payload", "", "The same for this kernel and all before it"),
+        derived("share_of_rank_time", "", "Share of the run's rank time, 0 to 1"),
+    ),
+    sql=SQL,
+    parameters=_parameters,
+)

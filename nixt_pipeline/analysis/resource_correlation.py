@@ -1,0 +1,52 @@
+"""Which communicator shapes carry which operations and message sizes."""
+
+from nixt_pipeline.analysis.base import Analysis
+from nixt_pipeline.analysis.columns import PAYLOAD_BYTES, RECORDS, count, event
+from nixt_pipeline.inspector.taxonomy import RUN
+
+SQL = """
+WITH records_by_shape AS (
+    SELECT
+        any_value(run) AS run,
+        n_ranks, nnodes, coll_type, kind, coll, coll_msg_size_bytes,
+        count(*) AS records,
+        coalesce(sum(coll_msg_size_bytes), 0)::DOUBLE AS payload_bytes
+    FROM events
+    GROUP BY n_ranks, nnodes, coll_type, kind, coll, coll_msg_size_bytes
+),
+cells_by_shape AS (
+    SELECT n_ranks, nnodes, coll, coll_msg_size_bytes, count(*) AS collectives
+    FROM cells
+    GROUP BY n_ranks, nnodes, coll, coll_msg_size_bytes
+)
+SELECT
+    r.run, r.n_ranks, r.nnodes, r.coll_type, r.kind, r.coll, r.coll_msg_size_bytes, r.records,
+    CASE WHEN r.kind = 'collective' THEN coalesce(c.collectives, 0) END AS collectives,
+    r.payload_bytes
+FROM records_by_shape AS r
+LEFT JOIN cells_by_shape AS c
+    ON r.kind = 'collective'
+    AND c.n_ranks IS NOT DISTINCT FROM r.n_ranks AND c.nnodes IS NOT DISTINCT FROM r.nnodes
+    AND c.coll IS NOT DISTINCT FROM r.coll AND c.coll_msg_size_bytes IS NOT DISTINCT FROM r.coll_msg_size_bytes
+ORDER BY r.n_ranks DESC, r.nnodes DESC, r.kind, r.coll, r.coll_msg_size_bytes
+"""
+
+ANALYSIS = Analysis(
+    name="resource_correlation",
+    version="1",
+    title="Communicator shapes",
+    question="Which communicator shapes carry which operations and message sizes?",
+    reading=(
+        "Each row is one exact message size on one communicator shape; few filled rows mean few hot kernels. The class tells where "
+        "the ranks sit, not which wire carried the bytes, and since version 2.30 the plugin leaves out messages below 8192 bytes "
+        "by default: an absent size was perhaps only not recorded."
+    ),
+    columns=(
+        RUN,
+        *event("n_ranks", "nnodes", "coll_type", "kind", "coll", "coll_msg_size_bytes"),
+        RECORDS,
+        count("collectives", "collectives", "Distinct collectives across ranks, at the largest size ranks gave; null for P2P"),
+        PAYLOAD_BYTES,
+    ),
+    sql=SQL,
+)

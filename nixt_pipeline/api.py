@@ -1,0 +1,110 @@
+"""What the command line, the Dagster assets and notebooks call: ingest a directory, analyse a run, write its report,
+ask it anything."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from nixt_pipeline.analysis import ANALYSES, materialise
+from nixt_pipeline.analysis.cells import build_cells
+from nixt_pipeline.inspector.runs import run_id
+from nixt_pipeline.settings import Settings, load_settings
+from nixt_pipeline.store import catalog, ingest, layout
+from nixt_pipeline.store.accounts import IngestSummary
+from nixt_pipeline.store.ingest import Progress
+from nixt_pipeline.store.manifest import Manifest, read_manifest
+
+# Called with the number of steps done, the number of steps, and the name of the step that follows.
+StepProgress = Callable[[int, int, str], None]
+
+
+def run_name(directory: Path, settings: Settings) -> str:
+    """The id of the run in `directory`: its path below the landing directory, or its name when it lies elsewhere."""
+    resolved, landing = directory.resolve(), settings.landing_dir.resolve()
+    below_landing = resolved.is_relative_to(landing) and resolved != landing
+    return run_id(resolved.relative_to(landing).as_posix() if below_landing else resolved.name)
+
+
+def ingest_run(
+    directory: Path, settings: Settings, run: str | None = None, progress: Progress | None = None
+) -> IngestSummary:
+    """Ingest a dump directory; files that have not changed since the last time are not read again.
+
+    `run` names the run (made safe if need be), by default after the directory. Raises `IngestError`.
+    """
+    return ingest.ingest(directory, run_id(run) if run else run_name(directory, settings), settings, progress)
+
+
+def analyse_run(run: str, settings: Settings, progress: StepProgress | None = None) -> None:
+    """Materialise the cells and every analysis of an ingested run. Raises `UnknownRunError`."""
+    read_manifest(settings, run)
+    steps = 1 + len(ANALYSES)
+    report_step = progress or _no_progress
+    report_step(0, steps, "collective_cells")
+    build_cells(run, settings)
+    for done, analysis in enumerate(ANALYSES, start=1):
+        report_step(done, steps, analysis.name)
+        materialise(analysis, run, settings)
+    report_step(steps, steps, "done")
+    catalog.publish_catalog(settings)
+
+
+def _no_progress(_done: int, _total: int, _name: str) -> None:
+    """For callers who do not want to be told."""
+
+
+def report_run(run: str, settings: Settings) -> Path:
+    """Write the report of an analysed run and the index of all runs; returns the report's path. Raises
+    `UnknownRunError`."""
+    from nixt_pipeline.reporting.index import render_index
+    from nixt_pipeline.reporting.report import render_run_report
+
+    report = render_run_report(run, settings)
+    render_index(settings)
+    return report
+
+
+@dataclass(frozen=True)
+class Run:
+    """One ingested run, for notebooks.
+
+    >>> run = open_run("nccl-inspector-41012")                                            # doctest: +SKIP
+    >>> run.sql("SELECT coll, count(*) AS n FROM events GROUP BY coll ORDER BY n").df()   # doctest: +SKIP
+    """
+
+    manifest: Manifest
+    connection: duckdb.DuckDBPyConnection
+    settings: Settings
+
+    @property
+    def name(self) -> str:
+        """The run's id."""
+        return self.manifest.run
+
+    def sql(self, query: str, **parameters: object) -> duckdb.DuckDBPyRelation:
+        """Any SQL over the run's tables; `$name` in the text takes its value from `parameters`."""
+        return self.connection.sql(query, params=parameters or None)
+
+    def table(self, name: str) -> pa.Table:
+        """A whole table or analysis result by name (`communicators`, `hot_kernels`, ...). Raises `LookupError` with
+        the names."""
+        names = [
+            row[0] for row in self.connection.sql("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+        ]
+        if name not in names:
+            raise LookupError(f"run {self.name} has no table {name!r}; it has: {', '.join(sorted(names))}")
+        return pa.table(self.connection.table(name).to_arrow_table())
+
+    @property
+    def report_path(self) -> Path:
+        """Where the run's report is, or would be."""
+        return layout.report_dir(self.settings, self.name) / "index.html"
+
+
+def open_run(run: str, settings: Settings | None = None) -> Run:
+    """Open an ingested run for reading. Raises `UnknownRunError`, whose message lists the runs there are."""
+    settings = settings or load_settings()
+    return Run(read_manifest(settings, run), catalog.open_run(settings, run), settings)

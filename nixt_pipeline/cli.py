@@ -1,0 +1,235 @@
+"""The `nixt` command: the same functions as the Dagster assets, without Dagster.
+
+Exit codes: 0 fine, 2 usage or input error. Results go to standard output, progress and messages to standard error.
+"""
+
+import csv
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import duckdb
+
+from nixt_pipeline import api
+from nixt_pipeline.inspector.operations import format_bytes
+from nixt_pipeline.inspector.runs import LandingError
+from nixt_pipeline.settings import Settings, SettingsError, load_settings
+from nixt_pipeline.store import catalog
+from nixt_pipeline.store.accounts import IngestSummary
+from nixt_pipeline.store.ingest import IngestError
+from nixt_pipeline.store.manifest import Manifest, StoreVersionError, UnknownRunError, list_runs
+
+_INPUT_ERRORS = (SettingsError, IngestError, UnknownRunError, StoreVersionError, LandingError, OSError)
+_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+class InputError(click.ClickException):
+    """Something the user can put right; exit code 2."""
+
+    exit_code = 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="nixt-pipeline")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Understand collective communication from NCCL Inspector logs.
+
+    Where things are kept is set by NIXT_DATA_DIR, NIXT_REPORTS_DIR, NIXT_LANDING_DIR or a nixt.toml in the working
+    directory.
+    """
+    with _input_errors():
+        context.obj = load_settings()
+
+
+@main.command()
+@click.argument("directory", type=_DIRECTORY)
+@click.option("--run", help="Name of the run; by default the directory's name.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.pass_obj
+def ingest(settings: Settings, directory: Path, run: str | None, form: str) -> None:
+    """Read the dump directory of one job into the store. Unchanged files are not read again."""
+    with _input_errors():
+        summary = _ingest(directory, run, settings)
+    click.echo(json.dumps(summary.to_json()) if form == "json" else _describe(summary))
+    if not summary.records["stored"]:
+        raise InputError(
+            f"no Inspector record in {directory}; every file and rejected line is in the tables files and rejects"
+        )
+
+
+@main.command()
+@click.argument("run_or_directory", metavar="RUN|DIRECTORY")
+@click.pass_obj
+def report(settings: Settings, run_or_directory: str) -> None:
+    """Analyse a run and write its HTML report; a dump directory is ingested first. Prints the report's path."""
+    with _input_errors():
+        run = run_or_directory
+        if Path(run_or_directory).is_dir():
+            run = _ingest(Path(run_or_directory), None, settings).run
+        click.echo(_analyse_and_report(run, settings))
+
+
+@main.command()
+@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@click.pass_obj
+def runs(settings: Settings, form: str) -> None:
+    """List the runs in the store."""
+    with _input_errors():
+        manifests = list_runs(settings)
+    names = ["run", "ingested_at", "files", "records", "rejected_lines", "incarnations", "source_dir"]
+    _print_rows(names, [_run_row(manifest) for manifest in manifests], form)
+
+
+@main.command()
+@click.argument("query")
+@click.option("--run", help="Show one run only; by default the tables hold all runs.")
+@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@click.pass_obj
+def sql(settings: Settings, query: str, run: str | None, form: str) -> None:
+    """Ask the store with SQL, for example: nixt sql "SELECT coll, count(*) FROM events GROUP BY coll".
+
+    Tables: events, collectives, p2p, cells, communicators, processes, hosts, membership, files, rejects, channels,
+    auxiliary, and one for each analysis (hot_kernels, ...). Works while anything else reads or writes the store.
+    """
+    with _input_errors():
+        con = catalog.open_run(settings, run) if run else catalog.open_store(settings)
+        try:
+            result = con.execute(query)
+            names = [column[0] for column in result.description or []]
+            _print_rows(names, result.fetchall(), form)
+        except duckdb.Error as error:
+            raise InputError(str(error)) from error
+
+
+@main.command()
+@click.option("--seed", default=0, show_default=True, help="Another number makes another job.")
+@click.pass_obj
+def demo(settings: Settings, seed: int) -> None:
+    """Write a synthetic job with one late host into the landing directory, ingest it, and write its report."""
+    from nixt_pipeline.demo import write_demo_job
+
+    directory = settings.landing_dir / f"nccl-inspector-demo-{seed}"
+    with _input_errors():
+        job = write_demo_job(directory, seed=seed)
+        (directory / settings.finished_markers[0]).touch()
+        click.echo(f"Wrote {job.records:,} records of {len(job.hosts)} hosts to {directory}. {job.fault}", err=True)
+        run = _ingest(directory, None, settings).run
+        click.echo(_analyse_and_report(run, settings))
+
+
+def _ingest(directory: Path, run: str | None, settings: Settings) -> IngestSummary:
+    with _progress("Reading logs") as advance:
+        return api.ingest_run(directory, settings, run, lambda done, total: advance(done, total, ""))
+
+
+def _analyse_and_report(run: str, settings: Settings) -> Path:
+    with _progress("Analysing") as advance:
+        api.analyse_run(run, settings, advance)
+    return api.report_run(run, settings)
+
+
+def _describe(summary: IngestSummary) -> str:
+    records, files = summary.records, {name: count for name, count in summary.files.items() if count}
+    lines = [
+        f"run {summary.run}: {records['stored']:,} records"
+        f" ({records['collective']:,} collectives, {records['p2p']:,} P2P)",
+        "files: " + (", ".join(f"{count:,} {name}" for name, count in files.items()) or "none"),
+        f"bytes: {format_bytes(summary.bytes['read'])} read,"
+        f" of them {format_bytes(summary.bytes['stored'])} in stored records",
+    ]
+    odd = {
+        "duplicate records": records["duplicate"],
+        "rejected lines": summary.rejected_lines,
+        "foreign lines": summary.foreign_lines,
+        "records lost by the plugin itself": summary.dropped_by_plugin,
+    }
+    lines += [f"{count:,} {name}" for name, count in odd.items() if count]
+    if summary.incarnations > 1:
+        lines.append(f"the directory holds {summary.incarnations} launches; they are kept apart (column incarnation)")
+    return "\n".join(lines)
+
+
+def _run_row(manifest: Manifest) -> tuple[object, ...]:
+    return (
+        manifest.run,
+        manifest.ingested_at,
+        sum(manifest.files.values()),
+        manifest.records["stored"],
+        manifest.rejected_lines,
+        manifest.incarnations,
+        manifest.source_dir,
+    )
+
+
+def _print_rows(names: list[str], rows: Sequence[tuple[Any, ...]], form: str) -> None:
+    if form == "csv":
+        writer = csv.writer(sys.stdout)
+        writer.writerow(names)
+        writer.writerows(rows)
+    elif form == "json":
+        click.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], default=str))
+    elif names:
+        _print_table(names, rows)
+
+
+def _print_table(names: list[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console() if sys.stdout.isatty() else Console(width=10_000)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
+    for index, name in enumerate(names):
+        numeric = any(isinstance(row[index], int | float) for row in rows)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text("" if value is None else str(value)) for value in row))
+    console.print(table)
+    console.print(f"({len(rows):,} row{'' if len(rows) == 1 else 's'})", style="dim", highlight=False)
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[api.StepProgress]:
+    """A progress bar on a terminal, plain lines at each tenth otherwise."""
+    if not sys.stderr.isatty():
+        yield _PlainProgress(title)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total, name: bar.update(
+            task, completed=done, total=total, description=f"{title} {name}".rstrip()
+        )
+
+
+class _PlainProgress:
+    def __init__(self, title: str) -> None:
+        self._title, self._tenth = title, 0
+
+    def __call__(self, done: int, total: int, name: str) -> None:
+        tenth = 10 * done // total if total else 10
+        if tenth > self._tenth:
+            self._tenth = tenth
+            click.echo(f"{self._title}: {10 * tenth} % {name}".rstrip(), err=True)
+
+
+@contextmanager
+def _input_errors() -> Iterator[None]:
+    """Errors that a user can put right end the command with their message and exit code 2, not with a traceback."""
+    try:
+        yield
+    except _INPUT_ERRORS as error:
+        raise InputError(str(error)) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""From rules to asset checks: one step per stage, whose checks have a verdict for each run.
+
+Partitioned checks are marked as preview by Dagster 1.13; `pyproject.toml` pins the version with which they were tried.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import dagster as dg
+
+from nixt_pipeline.defs.metadata import flat_numbers, table_preview
+from nixt_pipeline.defs.partitions import runs
+from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.quality.verdicts import Rule, Verdict
+from nixt_pipeline.settings import Settings
+
+warnings.filterwarnings("ignore", category=dg.PreviewWarning)
+
+# Applies the rules of a stage to a run: (run, settings) -> one verdict for each rule.
+Judge = Callable[[str, Settings], Iterable[Verdict]]
+
+
+def run_checks(asset: str, rules: Sequence[Rule], judge: Judge) -> dg.AssetChecksDefinition:
+    """The checks of one asset with a partition per run. All rules of the asset are applied in one step, after the asset."""
+    specs = [
+        dg.AssetCheckSpec(
+            rule.name, asset=asset, description=rule.meaning, blocking=rule.blocking, partitions_def=runs
+        )
+        for rule in rules
+    ]
+
+    @dg.multi_asset_check(name=f"{asset}_checks", specs=specs)
+    def checks(context: dg.AssetCheckExecutionContext, nixt: NixtSettings) -> Iterator[dg.AssetCheckResult]:
+        yield from check_results(asset, rules, judge(context.partition_key, nixt.load()))
+
+    return checks
+
+
+def check_results(asset: str, rules: Sequence[Rule], verdicts: Iterable[Verdict]) -> Iterator[dg.AssetCheckResult]:
+    """Verdicts as Dagster shows them: a violated blocking rule is an error, any other a warning."""
+    by_name = {rule.name: rule for rule in rules}
+    for verdict in verdicts:
+        blocking = by_name[verdict.rule].blocking
+        yield dg.AssetCheckResult(
+            asset_key=dg.AssetKey(asset),
+            check_name=verdict.rule,
+            passed=verdict.passed,
+            severity=dg.AssetCheckSeverity.ERROR if blocking else dg.AssetCheckSeverity.WARN,
+            description=verdict.summary,
+            metadata={
+                **{name: value for name, value in verdict.facts.items() if isinstance(value, str)},
+                **flat_numbers(verdict.facts),
+                **({"details": table_preview(verdict.rows)} if verdict.rows else {}),
+            },
+        )

@@ -1,0 +1,53 @@
+"""What all assets share: owner, groups, and the decorator for assets that exist once per run."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from nixt_pipeline.defs.metadata import column_schema
+from nixt_pipeline.defs.partitions import runs
+from nixt_pipeline.inspector.taxonomy import Column
+
+OWNERS = ("team:nixt",)
+
+# The boxes of the lineage page, from left to right.
+INGEST, ANALYSES, REPORTS, FLEET = "ingest", "analyses", "reports", "fleet"
+
+# Everything that the result of a stage carries; there is no value, the data are in the store.
+Result = dg.MaterializeResult[None]
+
+
+def run_asset(
+    *,
+    group: str,
+    kinds: set[str],
+    code_version: str,
+    columns: Sequence[Column],
+    deps: Sequence[str] = (),
+    tags: Mapping[str, str] | None = None,
+    name: str | None = None,
+    description: str | None = None,
+) -> Callable[[Callable[..., Result]], dg.AssetsDefinition]:
+    """An asset with one partition per run, described by its docstring (or `description`) and the taxonomy's `columns`.
+
+    Changing `code_version` marks every run's result as stale in the UI; it starts nothing by itself.
+    """
+    return dg.asset(
+        name=name,
+        description=description,
+        partitions_def=runs,
+        group_name=group,
+        kinds=kinds,
+        code_version=code_version,
+        deps=list(deps),
+        owners=list(OWNERS),
+        tags=dict(tags or {}),
+        metadata={"dagster/column_schema": column_schema(columns)},
+    )
+
+
+def result(row_count: int | None, metadata: Mapping[str, Any]) -> Result:
+    """The outcome of materialising one run's partition: the rows written, and `metadata`."""
+    rows = {} if row_count is None else {"dagster/partition_row_count": row_count}
+    return dg.MaterializeResult(metadata={**rows, **metadata})

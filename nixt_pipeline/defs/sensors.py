@@ -1,0 +1,219 @@
+"""The sensor `finished_runs`: finds finished training jobs in the landing directory and requests their ingestion.
+
+It is the one owner of what gets ingested. A run is requested once per content: the run key is `<run>@<fingerprint>`, and Dagster
+never launches the same key twice. Because that holds even when the launched run fails, further attempts get a key of their own.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from nixt_pipeline.defs.common import OWNERS
+from nixt_pipeline.defs.partitions import runs
+from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.inspector.runs import NOT_REACHED, Finished, LandingError, RunDirectory, find_runs, is_finished
+from nixt_pipeline.settings import Settings
+
+RUN_TAG = "nixt/run"
+FINGERPRINT_TAG = "nixt/fingerprint"
+ATTEMPT_TAG = "nixt/attempt"
+DIRECTORY_TAG = "nixt/directory"
+
+# A full disk or a lost file system heals; data that fail a check three times need a person.
+MAX_ATTEMPTS = 3
+# How many of the job's latest Dagster runs are looked at to learn how the attempts ended. A tick requests at most
+# `sensor_max_runs_per_tick` (20), so that these cover the last 25 busy ticks, over ten minutes.
+_RECENT_RUNS = 500
+_LISTED = 20
+
+_IN_PROGRESS = frozenset(
+    {
+        dg.DagsterRunStatus.QUEUED,
+        dg.DagsterRunStatus.NOT_STARTED,
+        dg.DagsterRunStatus.MANAGED,
+        dg.DagsterRunStatus.STARTING,
+        dg.DagsterRunStatus.STARTED,
+        dg.DagsterRunStatus.CANCELING,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An ingestion that was requested: of which content, and the how-manieth try."""
+
+    fingerprint: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """What the sensor remembers from tick to tick: the latest request for each run, and where to go on looking."""
+
+    attempts: dict[str, Attempt] = field(default_factory=dict)
+    resume_at: str = ""
+
+    def to_text(self) -> str:
+        """JSON, short: it is stored with every tick."""
+        attempts = {run: [attempt.fingerprint, attempt.number] for run, attempt in sorted(self.attempts.items())}
+        return json.dumps({"attempts": attempts, "resume_at": self.resume_at}, separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, text: str | None) -> "Cursor":
+        """The inverse of `to_text`; no text is the first tick."""
+        if not text:
+            return cls()
+        content = json.loads(text)
+        attempts = {run: Attempt(fingerprint, number) for run, (fingerprint, number) in content["attempts"].items()}
+        return cls(attempts, content["resume_at"])
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What one tick does: which directories to ingest, at which attempt, and what waits for which reason."""
+
+    requests: tuple[tuple[RunDirectory, Attempt], ...]
+    waiting: dict[str, str]
+    not_reached: tuple[RunDirectory, ...]
+
+
+def decide(
+    directories: Iterable[RunDirectory],
+    cursor: Cursor,
+    latest: Mapping[str, tuple[Attempt, dg.DagsterRunStatus]],
+    finished: Callable[[RunDirectory], Finished],
+    limit: int,
+    out_of_time: Callable[[], bool] = lambda: False,
+) -> Decision:
+    """Which runs to request now.
+
+    `latest` tells how the most recent ingestion of each run ended, or that it is still going on. New and changed directories are
+    requested once they are finished; an unchanged one again only when its last attempt failed and attempts are left. At most
+    `limit` are requested, the others follow with the next tick, as do those not looked at before `out_of_time`.
+    """
+    requests: list[tuple[RunDirectory, Attempt]] = []
+    waiting: dict[str, str] = {}
+    not_reached: list[RunDirectory] = []
+    for directory in directories:
+        attempt = _next_attempt(directory, cursor.attempts.get(directory.run), latest.get(directory.run))
+        if attempt is None:
+            continue
+        if attempt.number > MAX_ATTEMPTS:
+            waiting[directory.run] = f"failed {MAX_ATTEMPTS} times: see its runs; it is tried again when its files change"
+        elif directory.run in latest and latest[directory.run][1] in _IN_PROGRESS:
+            waiting[directory.run] = "changed while it was being ingested; follows when that has ended"
+        elif len(requests) >= limit:
+            waiting[directory.run] = "follows with the next tick"
+        elif out_of_time():
+            waiting[directory.run] = NOT_REACHED
+            not_reached.append(directory)
+        else:
+            verdict = finished(directory)
+            if verdict.finished:
+                requests.append((directory, attempt))
+            else:
+                waiting[directory.run] = verdict.reason
+    return Decision(tuple(requests), waiting, tuple(not_reached))
+
+
+def _next_attempt(
+    directory: RunDirectory, requested: Attempt | None, latest: tuple[Attempt, dg.DagsterRunStatus] | None
+) -> Attempt | None:
+    """The attempt that `directory` is due for, or None when its present content has been dealt with."""
+    if requested is None or requested.fingerprint != directory.fingerprint:
+        return Attempt(directory.fingerprint, 1)
+    if latest is not None and latest == (requested, dg.DagsterRunStatus.FAILURE):
+        return Attempt(directory.fingerprint, requested.number + 1)
+    return None
+
+
+def latest_ingestions(
+    instance: dg.DagsterInstance, job_name: str
+) -> dict[str, tuple[Attempt, dg.DagsterRunStatus]]:
+    """How the most recent ingestion of each run stands, from the job's latest Dagster runs (newest first)."""
+    latest: dict[str, tuple[Attempt, dg.DagsterRunStatus]] = {}
+    for dagster_run in instance.get_runs(dg.RunsFilter(job_name=job_name), limit=_RECENT_RUNS):
+        tags = dagster_run.tags
+        if RUN_TAG in tags and tags[RUN_TAG] not in latest:
+            attempt = Attempt(tags[FINGERPRINT_TAG], int(tags[ATTEMPT_TAG]))
+            latest[tags[RUN_TAG]] = (attempt, dagster_run.status)
+    return latest
+
+
+def ingest_request(directory: RunDirectory, attempt: Attempt) -> dg.RunRequest:
+    """The request to ingest one run; its configuration and tags carry the directory, so that it can be re-executed as it is."""
+    suffix = "" if attempt.number == 1 else f"#{attempt.number}"
+    return dg.RunRequest(
+        run_key=f"{directory.run}@{attempt.fingerprint}{suffix}",
+        partition_key=directory.run,
+        run_config={"ops": {"raw_log_inventory": {"config": {"directory": str(directory.path)}}}},
+        tags={
+            RUN_TAG: directory.run,
+            FINGERPRINT_TAG: attempt.fingerprint,
+            ATTEMPT_TAG: str(attempt.number),
+            DIRECTORY_TAG: str(directory.path),
+            # The sensor itself tries again; a second retry by the daemon would ingest the run twice at once.
+            "dagster/max_retries": "0",
+        },
+    )
+
+
+def explain(waiting: Mapping[str, str]) -> str:
+    """What waits and why, for the list of ticks in the UI."""
+    if not waiting:
+        return "nothing new in the landing directory"
+    lines = [f"{name}: {reason}" for name, reason in list(waiting.items())[:_LISTED]]
+    more = f"; and {len(waiting) - _LISTED} more" if len(waiting) > _LISTED else ""
+    return f"{len(waiting)} waiting: " + "; ".join(lines) + more
+
+
+def tick(settings: Settings, instance: dg.DagsterInstance, cursor: Cursor, job_name: str) -> dg.SensorResult:
+    """One look at the landing directory within `sensor_budget_s`. Raises `LandingError` when it cannot be listed at all."""
+    deadline = time.monotonic() + settings.sensor_budget_s
+    directories, skipped = find_runs(settings.landing_dir, settings.finished_markers, deadline, cursor.resume_at)
+    now = time.time()
+    decision = decide(
+        directories,
+        cursor,
+        latest_ingestions(instance, job_name),
+        lambda directory: is_finished(directory, settings, now),
+        settings.sensor_max_runs_per_tick,
+        lambda: time.monotonic() > deadline,
+    )
+    attempts = cursor.attempts | {directory.run: attempt for directory, attempt in decision.requests}
+    keys = [directory.run for directory, _ in decision.requests]
+    not_reached = [directory.path.relative_to(settings.landing_dir).parts[0] for directory in decision.not_reached]
+    not_reached += [name for name, reason in skipped.items() if reason == NOT_REACHED]
+    return dg.SensorResult(
+        run_requests=[ingest_request(directory, attempt) for directory, attempt in decision.requests],
+        dynamic_partitions_requests=[runs.build_add_request(keys)] if keys else [],
+        skip_reason=None if keys else explain(skipped | decision.waiting),
+        cursor=Cursor(attempts, not_reached[0] if not_reached else "").to_text(),
+    )
+
+
+def finished_runs_sensor(job_name: str, interval_s: int) -> dg.SensorDefinition:
+    """The sensor, switched on from the start; `interval_s` is the shortest time between two looks."""
+
+    @dg.sensor(
+        job_name=job_name,
+        minimum_interval_seconds=interval_s,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        owners=list(OWNERS),
+    )
+    def finished_runs(context: dg.SensorEvaluationContext, nixt: NixtSettings) -> dg.SensorResult:
+        """Looks for finished training jobs in the landing directory and has each of them ingested, analysed and reported.
+
+        A job has finished when its directory holds a marker file, when Slurm says so, or when nothing in it changed for a while.
+        A directory that grows afterwards is ingested again. What waits, and why, stands in the list of ticks.
+        """
+        cursor = Cursor.from_text(context.cursor)
+        try:
+            return tick(nixt.load(), context.instance, cursor, job_name)
+        except LandingError as error:
+            return dg.SensorResult(skip_reason=str(error), cursor=cursor.to_text())
+
+    return finished_runs

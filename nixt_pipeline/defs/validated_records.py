@@ -1,0 +1,62 @@
+"""Stage 2: decode every line, keep the records, and account for everything that is none."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+import pyarrow.parquet as pq
+
+from nixt_pipeline.defs.checks import run_checks
+from nixt_pipeline.defs.common import INGEST, Result, result, run_asset
+from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
+from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.inspector.taxonomy import EVENT_COLUMNS
+from nixt_pipeline.quality.ingest import VALIDATION_RULES, judge_validation
+from nixt_pipeline.quality.verdicts import Verdict
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store.ingest import DECODER_VERSION, pending_generation, validate_records, validated_summary
+
+
+@run_asset(
+    group=INGEST,
+    kinds={"json", "parquet"},
+    code_version=DECODER_VERSION,
+    columns=EVENT_COLUMNS,
+    deps=["raw_log_inventory"],
+)
+def validated_records(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
+    """**Every line of the logs, decoded once**: records as typed rows, and what is no record with file, position and reason.
+
+    Nothing is lost in silence: each byte is stored, a counted duplicate, rejected, or recognised as something else's. Files that
+    have not changed since the last time are not read again.
+    """
+    settings, run = nixt.load(), context.partition_key
+    summary = validate_records(run, settings)
+    generation = pending_generation(run, settings)
+    numbers = {
+        **{f"records_{name}": count for name, count in summary.records.items()},
+        **{f"files_{name}": count for name, count in summary.files.items()},
+        "rejected_lines": summary.rejected_lines,
+        "megabytes_read": summary.bytes["read"] / 1e6,
+        "seconds": summary.seconds,
+    }
+    files = pq.read_table(generation / "files.parquet")
+    return result(
+        summary.records["stored"],
+        {
+            "dagster/uri": generation.resolve().as_uri(),
+            "ingest": dg.MetadataValue.json(summary.to_json()),
+            "first files": arrow_preview(
+                files, ("path", "status", "records_collective", "records_p2p", "lines_rejected", "bytes_read", "problem")
+            ),
+            **flat_numbers(numbers),
+        },
+    )
+
+
+def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
+    generation = pending_generation(run, settings)
+    files, rejects = (pq.read_table(generation / f"{name}.parquet") for name in ("files", "rejects"))
+    yield from judge_validation(validated_summary(run, settings), files, rejects)
+
+
+validated_records_checks = run_checks("validated_records", VALIDATION_RULES, _judge)

@@ -1,0 +1,72 @@
+"""Write `docs/columns.md` from the taxonomy: `python -m nixt_pipeline.inspector.column_reference > docs/columns.md`."""
+
+import pyarrow as pa
+
+from nixt_pipeline.inspector.taxonomy import EVENT_DERIVED_COLUMNS, TABLES, Column, Role
+
+TITLE = "Columns"
+
+INTRODUCTION = """\
+Every table of a run, column by column. This page is generated from `nixt_pipeline/inspector/taxonomy.py`; the same
+descriptions are in the Parquet files' field metadata and in the Dagster UI. Renew it with
+`python -m nixt_pipeline.inspector.column_reference > docs/columns.md`.
+
+Columns keep the plugin's own names, so that a query written against NVIDIA's exporter runs here. Times are in
+microseconds, bandwidths in GB/s (10^9 bytes per second), sizes in bytes.
+"""
+
+# What each role means, after the NIXT paper.
+ROLES: dict[Role, str] = {
+    Role.IDENTIFIER: "says who or what a row is about",
+    Role.CONFIGURATION: "says how the communicator or the plugin was set up",
+    Role.WORKLOAD: "says what was asked of NCCL",
+    Role.MEASUREMENT: "was measured, and carries the measurement's errors",
+    Role.COUNTER: "orders or counts things: times, sequence numbers, totals",
+    Role.DERIVED: "is computed here from other columns",
+}
+
+# One row of each table is ...
+GRAINS: dict[str, str] = {
+    "events": "one operation of one rank, as one line of a log",
+    "channels": "one operation of one rank that was logged with its channels (`NCCL_INSPECTOR_DUMP_VERBOSE=1`)",
+    "auxiliary": "one line of the plugin that describes no operation",
+    "rejects": "one line that is no record",
+    "files": "one file of the run's directory",
+    "membership": "one rank of one communicator in one process",
+    "communicators": "one communicator",
+    "processes": "one process, normally one GPU",
+    "hosts": "one host",
+    "cells": "one collective of one communicator, over all of its ranks",
+}
+
+
+def column_reference() -> str:
+    """The page as Markdown."""
+    parts = [f"# {TITLE}\n", INTRODUCTION, _roles()]
+    for table, columns in TABLES.items():
+        parts.append(f"## {table}\n\nOne row is {GRAINS[table]}.\n\n{_table(columns)}")
+        if table == "events":
+            derived = _table(EVENT_DERIVED_COLUMNS)
+            parts.append(f"### Columns that the view `events` adds\n\nComputed when read, not stored.\n\n{derived}")
+    return "\n".join(parts)
+
+
+def _roles() -> str:
+    return "A column's role:\n\n" + "".join(f"- **{role}** {meaning}\n" for role, meaning in ROLES.items())
+
+
+def _table(columns: tuple[Column, ...]) -> str:
+    rows = ["| column | type | unit | role | meaning |", "| --- | --- | --- | --- | --- |"]
+    for column in columns:
+        meaning = column.meaning.replace("|", "\\|")
+        rows.append(f"| `{column.name}` | {_type_name(column.type)} | {column.unit} | {column.role} | {meaning} |")
+    return "\n".join(rows) + "\n"
+
+
+def _type_name(data_type: pa.DataType) -> str:
+    """The Arrow type, with lists as `list of int64` for readers who don't know Arrow's notation."""
+    return f"list of {data_type.value_type}" if pa.types.is_list(data_type) else str(data_type)
+
+
+if __name__ == "__main__":
+    print(column_reference(), end="")

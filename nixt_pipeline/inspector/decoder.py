@@ -1,0 +1,118 @@
+"""From the bytes of one log line to the JSON objects in it, losing nothing: what is no object comes out as a fragment.
+
+The usual line is one JSON object, which orjson decodes. Anything else goes to the careful path: objects glued together,
+torn lines glued to good ones, C's spellings of infinity and NaN, numbers beyond 64 bits, broken UTF-8.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import orjson
+
+# How a line of ours can begin: v4.0 records and markers with a header, v4.3 and later also with a bare body.
+_RECORD_START = re.compile(rb'\{\s*"(?:header|coll_perf|p2p_perf|dump_stats|proxy_trace)"\s*:')
+# Keys that only Inspector writes: whether a text without a single record is a damaged log or somebody else's file.
+_VOCABULARY = re.compile(
+    rb'"(?:coll_perf|p2p_perf|dump_stats|proxy_trace|inspector_output_format_version'
+    rb'|(?:coll|p2p)_(?:sn|msg_size_bytes|exec_time_us|timing_source|algobw_gbs|busbw_gbs))"\s*:'
+)
+# Strings are matched first, so that only a bare token outside strings is taken for a number.
+_NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:inf(?:inity)?|nan(?:\([^)]*\))?)\b', re.IGNORECASE)
+_TAIL_HEADER = re.compile(rb"==> .* <==\s*")
+# Beyond this orjson silently turns an integer into a float.
+_MAX_EXACT = 2**64
+_DECODER = json.JSONDecoder(strict=False)
+
+
+class Fragment(NamedTuple):
+    """A piece of a line: `value` is the decoded object, or None with the reason why there is none."""
+
+    start: int  # byte position in the line
+    end: int
+    value: dict[str, Any] | None
+    reason: str = ""
+
+
+def has_inspector_vocabulary(text: bytes) -> bool:
+    """Whether the text contains a key that only Inspector writes."""
+    return _VOCABULARY.search(text) is not None
+
+
+def is_foreign_line(text: bytes) -> bool:
+    """Whether the text is a known separator of other tools: `==> file <==` of tail and head."""
+    return _TAIL_HEADER.fullmatch(text) is not None
+
+
+def decode_line(data: bytes) -> Iterator[Fragment]:
+    """Cut a line into objects and the fragments between them. Blank parts are left out; positions are bytes of
+    `data`."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        yield from _decode_carefully(data)
+        return
+    if isinstance(value, dict):
+        yield Fragment(0, len(data), value) if _is_exact(value) else next(_decode_carefully(data))
+    else:
+        yield Fragment(0, len(data), None, "not a JSON object")
+
+
+def _is_exact(record: dict[str, Any]) -> bool:
+    """False when a number may have lost digits: orjson reads integers beyond 64 bits as floats."""
+    for part in record.values():
+        if isinstance(part, dict):
+            for number in part.values():
+                if isinstance(number, float) and abs(number) >= _MAX_EXACT:
+                    return False
+    return True
+
+
+def _decode_carefully(data: bytes) -> Iterator[Fragment]:
+    """Try an object at each place where a record can start, from the left; what lies between is a fragment with a
+    reason."""
+    position = 0
+    for match in _RECORD_START.finditer(data):
+        if match.start() < position:
+            continue
+        decoded = _decode_object(data, match.start())
+        if decoded is None:
+            continue
+        value, end = decoded
+        yield from _rest(data, position, match.start(), whole=False)
+        yield Fragment(match.start(), end, value)
+        position = end
+    yield from _rest(data, position, len(data), whole=position == 0)
+
+
+def _decode_object(data: bytes, start: int) -> tuple[dict[str, Any], int] | None:
+    """The object that begins at byte `start`, and the byte after it; None when there is no complete one."""
+    text = data[start:].decode("utf-8", "surrogateescape")
+    try:
+        value, end = _DECODER.raw_decode(_NON_FINITE.sub(_as_json_number, text))
+    except (ValueError, RecursionError):
+        return None
+    return value, start + len(text[:end].encode("utf-8", "surrogateescape"))
+
+
+def _as_json_number(match: re.Match[str]) -> str:
+    """C's `inf`, `-nan`, ... as a token of the same length that Python's JSON accepts; strings stay as they are."""
+    token = match.group()
+    return token if token.startswith('"') else "NaN".rjust(len(token))
+
+
+def _rest(data: bytes, start: int, end: int, whole: bool) -> Iterator[Fragment]:
+    piece = data[start:end]
+    if piece.strip():
+        yield Fragment(start, end, None, _reason(piece.strip(), whole))
+
+
+def _reason(piece: bytes, whole: bool) -> str:
+    if not piece.strip(b"\x00"):
+        return "zero bytes (a file extended by a crash)"
+    if _RECORD_START.match(piece):
+        return "record cut short or malformed"
+    if has_inspector_vocabulary(piece):
+        return "starts in the middle of a record"
+    return "not JSON" if whole else "text between records"

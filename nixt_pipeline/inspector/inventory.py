@@ -1,0 +1,133 @@
+"""Discovery of the files of one run: size, time, content fingerprint, compression, and what their names and ends
+tell."""
+
+import hashlib
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from nixt_pipeline.inspector.reader import compression_of
+
+# The plugin's own name, with what forks and compression append: <host>-pid<pid>[-<epoch>].log[.gz]
+_LOG_NAME = re.compile(r"(?P<host>.+)-pid(?P<pid>\d{1,18})(?:-\d+)?\.(?:log|jsonl?)(?:\.\w+)?", re.ASCII)
+_TIMESTAMP = re.compile(rb'"dump_timestamp_us"\s*:\s*(\d{1,19})')
+# A verbose record of 64 channels has 14 kB, so this much of a file's end holds a whole one.
+_END_BYTES = 64 * 1024
+# Files that lie beside dumps and are certainly none; they are named but not read.
+_FOREIGN_NAME = re.compile(
+    r".+\.(?:bin|pt|pth|ckpt|safetensors|npy|npz|parquet|duckdb|db|sqlite|tar|tgz|zip|7z|so|py|pyc|sh|html|png|jpg|pdf"
+    r"|nsys-rep|qdrep|toml|ya?ml)",
+    re.IGNORECASE | re.DOTALL,
+)
+RUN_INFO_FILE = "run.json"
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """One file below a run's directory. `readable` is None, or why it is not worth or not possible to read."""
+
+    path: str  # relative to the run's directory, with "/"
+    size_bytes: int
+    mtime_ns: int
+    fingerprint: str
+    compression: str
+    hostname: str | None
+    pid: int | None
+    first_dump_us: int | None
+    last_dump_us: int | None
+    foreign: bool = False
+    unreadable: str | None = None
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The files of a run at one moment, sorted by path."""
+
+    run: str
+    directory: str
+    files: tuple[LogFile, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when any file appears, vanishes or changes."""
+        state = "\n".join(f"{file.path}\0{file.size_bytes}\0{file.mtime_ns}\0{file.fingerprint}" for file in self.files)
+        return hashlib.blake2b(state.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON-ready form, read back by `from_json`."""
+        return {"run": self.run, "directory": self.directory, "files": [asdict(file) for file in self.files]}
+
+    @classmethod
+    def from_json(cls, content: dict[str, object]) -> "Inventory":
+        """The inverse of `to_json`."""
+        files = content["files"]
+        assert isinstance(files, list)
+        return cls(str(content["run"]), str(content["directory"]), tuple(LogFile(**file) for file in files))
+
+
+def walk_files(directory: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Every file below `directory` as (relative path, entry), hidden ones left out, links followed without running
+    in circles."""
+    seen: set[tuple[int, int]] = set()
+    stack = [(directory, "")]
+    while stack:
+        current, prefix = stack.pop()
+        status = current.stat()
+        if (status.st_dev, status.st_ino) in seen:
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        with os.scandir(current) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                name = prefix + entry.name
+                if entry.is_dir():
+                    stack.append((Path(entry.path), name + "/"))
+                elif entry.is_file():
+                    yield name, entry
+
+
+def take_inventory(directory: Path, run: str, ignored: tuple[str, ...]) -> Inventory:
+    """List the files of the run in `directory`, leaving out `run.json` and the marker files named in `ignored`.
+
+    Raises `FileNotFoundError` or `PermissionError` when the directory itself cannot be listed.
+    """
+    left_out = {RUN_INFO_FILE, *ignored}
+    files = [_describe(name, entry) for name, entry in walk_files(directory) if entry.name not in left_out]
+    return Inventory(run, str(directory.resolve()), tuple(sorted(files, key=lambda file: file.path)))
+
+
+def _describe(name: str, entry: os.DirEntry[str]) -> LogFile:
+    match = _LOG_NAME.fullmatch(entry.name)
+    hostname, pid = (match["host"], int(match["pid"])) if match else (None, None)
+    shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    foreign = _FOREIGN_NAME.fullmatch(entry.name) is not None
+    try:
+        status = entry.stat()
+        with Path(entry.path).open("rb") as file:
+            head = file.read(_END_BYTES)
+            file.seek(max(0, status.st_size - _END_BYTES))
+            tail = file.read(_END_BYTES)
+    except OSError as error:
+        problem = f"{error.strerror or error}"
+        return LogFile(shown, 0, 0, "", "none", hostname, pid, None, None, foreign, problem)
+    compression = compression_of(head)
+    digest = hashlib.blake2b(head + tail + str(status.st_size).encode(), digest_size=8).hexdigest()
+    first, last = _time_span(head, tail, compression)
+    return LogFile(shown, status.st_size, status.st_mtime_ns, digest, compression, hostname, pid, first, last, foreign)
+
+
+def _time_span(head: bytes, tail: bytes, compression: str) -> tuple[int | None, int | None]:
+    """First and last record time as far as the ends of the file tell without reading it; of a gzip file only the
+    first."""
+    if compression == "gzip":
+        try:
+            head, tail = zlib.decompressobj(wbits=31).decompress(head, _END_BYTES), b""
+        except zlib.error:
+            return None, None
+    first = _TIMESTAMP.search(head)
+    last = _TIMESTAMP.findall(tail)
+    return (int(first[1]) if first else None), (int(last[-1]) if last else None)

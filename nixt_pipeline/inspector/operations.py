@@ -1,0 +1,105 @@
+"""NCCL operations: placement classes, bandwidth formulas and the oddities a record can carry."""
+
+from enum import IntFlag
+
+# Display order of the paper. A placement class, not a transport: see `coll_type`.
+COLL_TYPES = ("nic-only", "nvlink-only", "mixed", "single-rank")
+
+# NVIDIA's exporter and the paper's data files write hca-only for what the paper's figures call nic-only.
+COLL_TYPE_ALIASES = {"hca-only": "nic-only"}
+
+# No rank can finish before the last one arrives, so the shortest time is the closest to the transfer itself.
+SYNC_COLLECTIVES = ("AllReduce", "AllGather", "ReduceScatter")
+
+# Traffic that one rank's record stands for, in message sizes: the plugin's own formula (1, or the number of ranks).
+_TRAFFIC_TIMES_RANKS = ("AllGather", "AllGatherV", "ReduceScatter")
+_BANDWIDTH_FUNCTIONS = (*SYNC_COLLECTIVES, "AllGatherV", "Broadcast", "Reduce", "Send", "Recv", "SendRecv")
+
+
+class RecordFlag(IntFlag):
+    """Oddities of a record that its typed columns do not show by themselves."""
+
+    TIME_ZERO = 1  # execution time 0: below the resolution or not measured, never "infinitely fast"
+    TIME_WRAPPED = 2  # a CPU-timed subtraction below zero, written as almost 2^64
+    TIME_NEGATIVE = 4
+    SIZE_REPAIRED = 8  # ncclUint8 is unknown to the plugin, which writes 2^64 - count
+    BANDWIDTH_NOT_FINITE = 16  # inf, nan or null was written
+    BANDWIDTH_UNDEFINED = 32  # 0 by construction: one rank, an unknown function, or no usable time or size
+    TIMESTAMP_IMPLAUSIBLE = 64  # no Unix time in microseconds: kept, but no use on a time axis
+    UNKNOWN_FUNCTION = 128
+    VALUE_OUT_OF_RANGE = 256  # a value that its column cannot hold; the original is in `extra`
+
+
+def has_bandwidth(coll: str) -> bool:
+    """Whether the plugin knows a bandwidth formula for the function `coll`; for any other it writes 0."""
+    return coll in _BANDWIDTH_FUNCTIONS
+
+
+def coll_type(n_ranks: int, nnodes: int) -> str:
+    """Placement class of a communicator, by the paper's rules in the paper's order.
+
+    It tells where the ranks sit, not which transport carried the bytes: a multi-node NVLink rack is one "node" to NCCL,
+    and a node without NVLink is still `nvlink-only`.
+    """
+    if n_ranks == 1:
+        return "single-rank"
+    if nnodes == 1:
+        return "nvlink-only"
+    return "nic-only" if n_ranks == nnodes else "mixed"
+
+
+def algobw_gbs(coll: str, size_bytes: float, n_ranks: int, exec_time_us: float) -> float | None:
+    """Algorithm bandwidth in GB/s (1e9 bytes) as the plugin computes it; None without a formula or a positive time."""
+    if not has_bandwidth(coll) or exec_time_us <= 0:
+        return None
+    traffic_bytes = size_bytes * n_ranks if coll in _TRAFFIC_TIMES_RANKS else size_bytes
+    return traffic_bytes / exec_time_us / 1000.0
+
+
+def busbw_gbs(coll: str, size_bytes: float, n_ranks: int, exec_time_us: float) -> float | None:
+    """Bus bandwidth in GB/s: algorithm bandwidth times nccl-tests' factor. None for a single rank, which has no bus."""
+    algobw = algobw_gbs(coll, size_bytes, n_ranks, exec_time_us)
+    if algobw is None or n_ranks <= 1:
+        return None
+    if coll == "AllReduce":
+        return algobw * 2 * (n_ranks - 1) / n_ranks
+    return algobw * (n_ranks - 1) / n_ranks if coll in _TRAFFIC_TIMES_RANKS else algobw
+
+
+# The same formulas for DuckDB. `wire_bytes` is what a rank sends in a ring: 2S(n-1)/n, S(n-1), or S.
+SQL_MACROS = """
+CREATE OR REPLACE MACRO coll_type(n_ranks, nnodes) AS CASE
+    WHEN n_ranks = 1 THEN 'single-rank'
+    WHEN nnodes = 1 THEN 'nvlink-only'
+    WHEN n_ranks = nnodes THEN 'nic-only'
+    WHEN n_ranks IS NOT NULL AND nnodes IS NOT NULL THEN 'mixed'
+END;
+CREATE OR REPLACE MACRO algobw_gbs(coll, size_bytes, n_ranks, exec_time_us) AS CASE
+    WHEN exec_time_us <= 0 THEN NULL
+    WHEN coll IN ('AllGather', 'AllGatherV', 'ReduceScatter') THEN size_bytes::DOUBLE * n_ranks / exec_time_us / 1000
+    WHEN coll IN ('AllReduce', 'Broadcast', 'Reduce', 'Send', 'Recv', 'SendRecv')
+        THEN size_bytes::DOUBLE / exec_time_us / 1000
+END;
+CREATE OR REPLACE MACRO busbw_gbs(coll, size_bytes, n_ranks, exec_time_us) AS CASE
+    WHEN n_ranks <= 1 THEN NULL
+    WHEN coll = 'AllReduce' THEN algobw_gbs(coll, size_bytes, n_ranks, exec_time_us) * 2 * (n_ranks - 1) / n_ranks
+    WHEN coll IN ('AllGather', 'AllGatherV', 'ReduceScatter')
+        THEN algobw_gbs(coll, size_bytes, n_ranks, exec_time_us) * (n_ranks - 1) / n_ranks
+    ELSE algobw_gbs(coll, size_bytes, n_ranks, exec_time_us)
+END;
+CREATE OR REPLACE MACRO wire_bytes(coll, size_bytes, n_ranks) AS CASE
+    WHEN coll = 'AllReduce' THEN size_bytes::DOUBLE * 2 * (n_ranks - 1) / n_ranks
+    WHEN coll IN ('AllGather', 'AllGatherV', 'ReduceScatter') THEN size_bytes::DOUBLE * (n_ranks - 1)
+    WHEN coll IN ('Broadcast', 'Reduce', 'Send', 'Recv', 'SendRecv') THEN size_bytes::DOUBLE
+END;
+"""
+
+
+def format_bytes(size_bytes: float) -> str:
+    """A size for people, in decimal units as in the paper: `13.5 MB`, `672 B`."""
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(size_bytes) >= scale:
+            return (
+                f"{size_bytes / scale:.3g} {unit}" if size_bytes < 999.5 * scale else f"{size_bytes / scale:.0f} {unit}"
+            )
+    return f"{size_bytes:.0f} B"

@@ -1,0 +1,399 @@
+"""From a decoded JSON object to a typed row: the five taxonomy roles, the oddities flagged, nothing dropped.
+
+Features are told by the keys of a record (`comm_name`, `p2p_perf`, a missing `header`), never by the version it claims.
+A value that a typed column cannot hold, and every unknown key, goes to the `extra` column.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from nixt_pipeline.inspector.operations import RecordFlag, has_bandwidth
+from nixt_pipeline.settings import Thresholds
+
+Row = tuple[Any, ...]
+
+_HEADER_KEYS = frozenset(("id", "comm_name", "rank", "n_ranks", "nnodes"))
+_METADATA_KEYS = frozenset(
+    ("inspector_output_format_version", "git_rev", "rec_mechanism", "dump_timestamp_us", "hostname", "pid")
+)
+# Behind the prefix coll_ or p2p_.
+_BODY_KEYS = ("sn", "msg_size_bytes", "exec_time_us", "timing_source", "algobw_gbs", "busbw_gbs", "algo", "proto")
+_KINDS = {"coll_perf": ("collective", "coll"), "p2p_perf": ("p2p", "p2p")}
+_BODIES = (*_KINDS, "dump_stats", "proxy_trace")
+_COUNTED_BY_MARKER = ("coll_records", "p2p_records", "proxy_records")
+_UINT64 = (0, 2**64 - 1)
+_INT64 = (-(2**63), 2**63 - 1)
+_INT32 = (-(2**31), 2**31 - 1)
+
+
+class RejectedError(ValueError):
+    """The object is an Inspector record with something essential missing or of the wrong type; the text says what."""
+
+
+class ForeignError(ValueError):
+    """The object is valid JSON but no Inspector record; the text says what it lacks."""
+
+
+@dataclass
+class Marker:
+    """The dump_stats line in force in a v4.3 stream: its header and metadata hold for the next `remaining` bare
+    lines."""
+
+    header: dict[str, Any]
+    metadata: dict[str, Any]
+    remaining: int
+
+
+@dataclass(frozen=True)
+class Typed:
+    """One decoded line: exactly one of `event` and `auxiliary` is set; `channels` accompanies verbose events."""
+
+    event: Row | None = None
+    channels: Row | None = None
+    auxiliary: Row | None = None
+    process: tuple[str | None, int | None] = (None, None)
+    dump_timestamp_us: int | None = None
+
+
+@dataclass
+class RecordTyper:
+    """Types the records of one file in order; it carries the marker that bare v4.3 lines refer to."""
+
+    file_id: int
+    thresholds: Thresholds
+    marker: Marker | None = field(default=None)
+
+    def type(self, value: dict[str, Any], n_bytes: int, offset: int) -> Typed:
+        """The typed row of one object. Raises `RejectedError` or `ForeignError`."""
+        body_key = next((key for key in _BODIES if isinstance(value.get(key), dict)), None)
+        if body_key is None:
+            raise ForeignError("a JSON object without coll_perf, p2p_perf, dump_stats or proxy_trace: not Inspector")
+        header, metadata = self._identity(value)
+        if body_key in _KINDS:
+            return self._operation(value, header, metadata, body_key, n_bytes)
+        return self._auxiliary(header, metadata, body_key, value[body_key], offset)
+
+    def lost_line(self, text: bytes) -> None:
+        """Tell that a line could not be decoded: it may have been one of the marker's, or a marker itself."""
+        if b'"header"' in text or b'"dump_stats"' in text:
+            self.marker = None
+        elif self.marker:
+            self.marker.remaining -= 1
+
+    def _identity(self, value: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        header = value.get("header")
+        if header is None:
+            if self.marker is None or self.marker.remaining <= 0:
+                raise RejectedError("no header, and no dump_stats marker in force to take it from")
+            self.marker.remaining -= 1
+            return self.marker.header, self.marker.metadata
+        metadata = value.get("metadata", {})
+        if not isinstance(header, dict) or not isinstance(metadata, dict):
+            raise RejectedError("header or metadata is not an object")
+        if "id" not in header:
+            raise ForeignError("header has no communicator id: not Inspector, perhaps the ACCL profiler")
+        return header, metadata
+
+    def _operation(
+        self, value: dict[str, Any], header: dict[str, Any], metadata: dict[str, Any], body_key: str, n_bytes: int
+    ) -> Typed:
+        kind, prefix = _KINDS[body_key]
+        fields = _Fields(header, metadata, value[body_key], body_key, self.thresholds)
+        identity = fields.identity()
+        coll = fields.required_text(prefix)
+        time_us, size_bytes = fields.exec_time(f"{prefix}_exec_time_us"), fields.size(f"{prefix}_msg_size_bytes")
+        algobw, busbw = fields.bandwidths(prefix, coll, identity["n_ranks"])
+        peer = fields.integer(fields.body, "p2p_peer", _INT32) if kind == "p2p" else None
+        sequence_number = fields.integer(fields.body, f"{prefix}_sn", _UINT64)
+        tail = (
+            fields.text(fields.body, f"{prefix}_algo"),
+            fields.text(fields.body, f"{prefix}_proto"),
+            sequence_number,
+            peer,
+            size_bytes,
+            time_us,
+            fields.text(fields.body, f"{prefix}_timing_source"),
+            algobw,
+            busbw,
+        )
+        known = {f"{prefix}_{key}" for key in _BODY_KEYS} | {prefix, "p2p_peer", "event_trace_sn", "event_trace_ts"}
+        fields.keep_unknown(value, known)
+        event = (
+            kind,
+            *(identity[name] for name in ("id", "comm_name", "rank", "n_ranks", "nnodes", "hostname", "pid")),
+            *(
+                identity[name]
+                for name in ("inspector_output_format_version", "git_rev", "rec_mechanism", "dump_timestamp_us")
+            ),
+            coll,
+            *tail,
+            int(fields.flags),
+            fields.extra_json(),
+            self.file_id,
+            n_bytes,
+        )
+        channels = None
+        if "event_trace_sn" in fields.body or "event_trace_ts" in fields.body:
+            names = ("id", "comm_name", "rank", "n_ranks", "nnodes", "hostname", "pid", "dump_timestamp_us")
+            shared = (self.file_id, kind, *(identity[name] for name in names), coll, sequence_number)
+            channels = (*shared, *_trace(fields.body, prefix))
+        process = (identity["hostname"], identity["pid"])
+        return Typed(event, channels, process=process, dump_timestamp_us=fields.plausible_timestamp_us)
+
+    def _auxiliary(
+        self, header: dict[str, Any], metadata: dict[str, Any], kind: str, body: dict[str, Any], offset: int
+    ) -> Typed:
+        fields = _Fields(header, metadata, body, kind, self.thresholds)
+        identity = fields.identity()
+        dropped: tuple[int | None, int | None] = (None, None)
+        if kind == "dump_stats":
+            counts = [fields.integer(body, key, _INT64) or 0 for key in _COUNTED_BY_MARKER]
+            self.marker = Marker(header, metadata, sum(counts))
+            dropped = (
+                fields.integer(body, "coll_dropped_total", _UINT64),
+                fields.integer(body, "p2p_dropped_total", _UINT64),
+            )
+        names = ("id", "comm_name", "rank", "n_ranks", "nnodes", "hostname", "pid", "dump_timestamp_us")
+        row = (self.file_id, offset, kind, *(identity[name] for name in names), *dropped, _to_json(body))
+        process = (identity["hostname"], identity["pid"])
+        return Typed(auxiliary=row, process=process, dump_timestamp_us=fields.plausible_timestamp_us)
+
+
+class _Fields:
+    """Reads the fields of one record, collecting flags and what the typed columns cannot hold."""
+
+    def __init__(
+        self,
+        header: dict[str, Any],
+        metadata: dict[str, Any],
+        body: dict[str, Any],
+        body_key: str,
+        thresholds: Thresholds,
+    ) -> None:
+        self.header, self.metadata, self.body = header, metadata, body
+        self.flags = RecordFlag(0)
+        self.plausible_timestamp_us: int | None = None
+        self._sections = {id(header): "header", id(metadata): "metadata", id(body): body_key}
+        self._extra: dict[str, Any] = {}
+        self._thresholds = thresholds
+        self._time_us: float | None = None
+        self._size_bytes: int | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """The columns of header and metadata."""
+        header, metadata = self.header, self.metadata
+        comm_name = self.text(header, "comm_name")
+        timestamp = self.integer(metadata, "dump_timestamp_us", _INT64)
+        if timestamp is None or not self._thresholds.min_timestamp_us <= timestamp < self._thresholds.max_timestamp_us:
+            self.flags |= RecordFlag.TIMESTAMP_IMPLAUSIBLE
+        else:
+            self.plausible_timestamp_us = timestamp
+        return {
+            "id": self.text(header, "id"),
+            "comm_name": None if comm_name in ("", "unknown") else comm_name,
+            "rank": self.integer(header, "rank", _INT32),
+            "n_ranks": self.integer(header, "n_ranks", _INT32),
+            "nnodes": self.integer(header, "nnodes", _INT32),
+            "hostname": self.text(metadata, "hostname"),
+            "pid": self.integer(metadata, "pid", _INT64),
+            "inspector_output_format_version": self.text(metadata, "inspector_output_format_version"),
+            "git_rev": self.text(metadata, "git_rev"),
+            "rec_mechanism": self.text(metadata, "rec_mechanism"),
+            "dump_timestamp_us": timestamp,
+        }
+
+    def text(self, section: dict[str, Any], key: str) -> str | None:
+        """A string, or None when absent. Raises `RejectedError` for another type."""
+        value = section.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise RejectedError(f"{self._name(section, key)} is {type(value).__name__}, expected a string")
+        return _valid_utf8(value)
+
+    def required_text(self, key: str) -> str:
+        """A string of the body that must be there."""
+        value = self.text(self.body, key)
+        if value is None:
+            raise RejectedError(f"{self._name(self.body, key)} is missing")
+        return value
+
+    def integer(self, section: dict[str, Any], key: str, limits: tuple[int, int]) -> int | None:
+        """An exact integer within `limits`, or None; a value out of range is flagged and kept in `extra`."""
+        value = self._number(section, key)
+        if value is None:
+            return None
+        if (isinstance(value, float) and not value.is_integer()) or not limits[0] <= value <= limits[1]:
+            self._keep(section, key, RecordFlag.VALUE_OUT_OF_RANGE)
+            return None
+        return int(value)
+
+    def exec_time(self, key: str) -> float | None:
+        """A usable execution time in microseconds, or None with a flag that says why."""
+        value = self._number(self.body, key)
+        if value is None:
+            return None
+        if value == 0:
+            self.flags |= RecordFlag.TIME_ZERO
+        elif value < 0:
+            self._keep(self.body, key, RecordFlag.TIME_NEGATIVE)
+        elif not value <= self._thresholds.wrapped_exec_time_us:
+            self._keep(self.body, key, RecordFlag.TIME_WRAPPED)
+        else:
+            self._time_us = float(value)
+        return self._time_us
+
+    def size(self, key: str) -> int | None:
+        """The message size in bytes, repaired when the plugin did not know the data type's size."""
+        value = self.integer(self.body, key, _UINT64)
+        if value is not None and value > 2**64 - self._thresholds.max_message_bytes:
+            self.flags |= RecordFlag.SIZE_REPAIRED
+            value = 2**64 - value
+        elif value is not None:
+            self._size_bytes = value
+        return value
+
+    def bandwidths(self, prefix: str, coll: str, n_ranks: int | None) -> tuple[float | None, float | None]:
+        """Algorithm and bus bandwidth in GB/s as written, None where the written number has no meaning. Call after
+        time and size."""
+        known = has_bandwidth(coll)
+        if not known:
+            self.flags |= RecordFlag.UNKNOWN_FUNCTION
+        defined = known and self._time_us is not None and self._size_bytes is not None
+        algobw = self._bandwidth(f"{prefix}_algobw_gbs", defined)
+        busbw = self._bandwidth(f"{prefix}_busbw_gbs", defined and n_ranks != 1)
+        return algobw, busbw
+
+    def _bandwidth(self, key: str, defined: bool) -> float | None:
+        if key not in self.body:
+            return None
+        try:
+            value = self._number(self.body, key)
+        except RejectedError:
+            # A bandwidth can be recomputed, so even nonsense in its place does not cost the record.
+            self._keep(self.body, key, RecordFlag.BANDWIDTH_NOT_FINITE)
+            return None
+        if value is None or not math.isfinite(value):
+            self.flags |= RecordFlag.BANDWIDTH_NOT_FINITE
+            return None
+        if defined:
+            return float(value)
+        self.flags |= RecordFlag.BANDWIDTH_UNDEFINED
+        if value != 0:
+            self._keep(self.body, key, RecordFlag.BANDWIDTH_UNDEFINED)
+        return None
+
+    def keep_unknown(self, value: dict[str, Any], known_body_keys: set[str]) -> None:
+        """Put every key that no column holds into `extra`."""
+        for section, known in (
+            (self.header, _HEADER_KEYS),
+            (self.metadata, _METADATA_KEYS),
+            (self.body, known_body_keys),
+        ):
+            for key in section.keys() - known:
+                self._extra[self._name(section, key)] = section[key]
+        for key in value.keys() - {"header", "metadata", *_BODIES}:
+            self._extra[key] = value[key]
+
+    def extra_json(self) -> str | None:
+        """The `extra` column, keys sorted."""
+        return _to_json(self._extra) if self._extra else None
+
+    def _number(self, section: dict[str, Any], key: str) -> int | float | None:
+        value = section.get(key)
+        if value is None or type(value) is int or type(value) is float:
+            return value
+        if isinstance(value, str):
+            for convert in (int, float):
+                try:
+                    return convert(value)
+                except ValueError:
+                    continue
+        raise RejectedError(f"{self._name(section, key)} is {value!r:.40}, expected a number")
+
+    def _keep(self, section: dict[str, Any], key: str, flag: RecordFlag) -> None:
+        self.flags |= flag
+        self._extra[self._name(section, key)] = section[key]
+
+    def _name(self, section: dict[str, Any], key: str) -> str:
+        return f"{self._sections[id(section)]}.{key}"
+
+
+def _trace(body: dict[str, Any], prefix: str) -> Row:
+    """The verbose columns. A zero means "not observed" in the plugin's arrays, and a channel of zeros was not in
+    use."""
+    times, order = _dict(body.get("event_trace_ts")), _dict(body.get("event_trace_sn"))
+    time_events, order_events = _by_channel(times), _by_channel(order)
+    channels = sorted(
+        channel
+        for channel in time_events.keys() | order_events.keys()
+        if any(
+            _positive(v)
+            for events in (time_events, order_events)
+            for k, v in events.get(channel, {}).items()
+            if k != "channel_id"
+        )
+    )
+    lists = [
+        [_positive(events.get(channel, {}).get(f"kernel_{name}_{suffix}")) for channel in channels]
+        for events, suffix in ((time_events, "ts"), (order_events, "sn"))
+        for name in ("start", "stop", "record")
+    ]
+    return (
+        _positive(times.get(f"{prefix}_start_ts")),
+        _positive(times.get(f"{prefix}_stop_ts")),
+        _positive(order.get(f"{prefix}_start_sn")),
+        _positive(order.get(f"{prefix}_stop_sn")),
+        channels,
+        *lists,
+    )
+
+
+def _by_channel(trace: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    events = trace.get("kernel_events")
+    pairs = (
+        (event.get("channel_id"), event)
+        for event in (events if isinstance(events, list) else [])
+        if isinstance(event, dict)
+    )
+    return {channel: event for channel, event in pairs if type(channel) is int and 0 <= channel < 2**31}
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _positive(value: object) -> int | None:
+    return value if type(value) is int and 0 < value <= _INT64[1] else None
+
+
+def _valid_utf8(text: str) -> str:
+    """Bytes that are not UTF-8 (kept as surrogates by the careful decoder) become the replacement character."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return text
+
+
+def _to_json(value: object) -> str:
+    """Compact JSON with sorted keys; numbers that JSON lacks become strings, so that nothing is lost."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    except (TypeError, orjson.JSONEncodeError):
+        return orjson.dumps(_jsonable(value), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _jsonable(value: object) -> object:
+    if isinstance(value, dict):
+        return {_valid_utf8(str(key)): _jsonable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_jsonable(item) for item in value]
+    if isinstance(value, str):
+        return _valid_utf8(value)
+    if isinstance(value, int) and not isinstance(value, bool) and not _INT64[0] <= value <= _UINT64[1]:
+        return str(value)
+    return value

@@ -1,0 +1,203 @@
+"""Runs below the landing directory: which directory is one, what it is called, and whether its job has finished."""
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from nixt_pipeline.inspector.inventory import RUN_INFO_FILE, walk_files
+from nixt_pipeline.settings import Settings
+
+_DUMP_DIRECTORY = re.compile(r"nccl-inspector-(?P<job>.+)")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+_MAX_RUN_ID = 120
+# Slurm states after which a job writes nothing more.
+_ENDED_STATE = re.compile(
+    "BOOT_FAIL|CANCELLED|COMPLETED|DEADLINE|FAILED|NODE_FAIL|OUT_OF_MEMORY|PREEMPTED|REVOKED|TIMEOUT"
+)
+_SACCT_TIMEOUT_S = 5.0
+NOT_REACHED = "not reached within the time budget"
+
+
+class RunInfo(BaseModel):
+    """The optional sidecar `run.json` beside the logs. Unknown keys are kept and shown."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str | None = None
+    model: str | None = None
+    gpus: int | None = None
+    parallelism: dict[str, int] = {}
+    nccl_version: str | None = None
+    tags: list[str] = []
+    baseline: bool | str | None = None
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """A run's directory as the sensor sees it: cheap facts only, no file is opened."""
+
+    run: str
+    path: Path
+    fingerprint: str  # of names, sizes and times
+    newest_change_s: float  # Unix time of the latest change of content or metadata
+    file_count: int
+    markers: frozenset[str] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Whether a run's job has finished, and how that was told (or what it is waiting for)."""
+
+    finished: bool
+    reason: str
+
+
+class LandingError(OSError):
+    """The landing directory cannot be listed."""
+
+
+def run_id(relative_path: str) -> str:
+    """A safe, readable id for the directory at `relative_path` below the landing directory.
+
+    Only letters, digits, `_`, `.` and `-` survive, path parts are joined by `__`; where anything had to be replaced or
+    cut, a short hash of the original keeps ids distinct.
+    """
+    parts = [part for part in relative_path.replace("\\", "/").split("/") if part not in ("", ".")]
+    safe = [re.sub(r"\.{2,}", ".", _UNSAFE.sub("_", part)).strip(".-") for part in parts]
+    joined = "__".join(part for part in safe if part)
+    if safe == parts and joined and len(joined) <= _MAX_RUN_ID and not any("__" in part for part in parts):
+        return joined
+    digest = hashlib.sha256(relative_path.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"{joined[: _MAX_RUN_ID - 9] or 'run'}-{digest}"
+
+
+def slurm_job_id(directory: Path) -> str | None:
+    """The Slurm job id in the plugin's default directory name, or None."""
+    match = _DUMP_DIRECTORY.fullmatch(directory.name)
+    return match["job"] if match and match["job"].isdigit() and match["job"] != "0" else None
+
+
+def read_run_info(directory: Path) -> dict[str, object]:
+    """The content of `run.json`, or {}; what is wrong with an unusable one stands under the key `problem`."""
+    path = directory / RUN_INFO_FILE
+    try:
+        return RunInfo.model_validate(json.loads(path.read_text(encoding="utf-8"))).model_dump(exclude_unset=True)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, ValidationError) as error:
+        return {"problem": f"{path.name} is not usable: {str(error).splitlines()[0]}"}
+
+
+def find_runs(
+    landing: Path, markers: tuple[str, ...] = ("_SUCCESS",), deadline: float | None = None, start: str = ""
+) -> tuple[list[RunDirectory], dict[str, str]]:
+    """The runs below `landing`, and why other directories were skipped (relative path -> reason).
+
+    A run is a directory directly below the landing directory, unless that one merely groups runs: then each directory
+    in it that is named `nccl-inspector-*`, holds a `run.json` or a finished marker, is a run. Looking stops at
+    `deadline` (of `time.monotonic`); what was not reached is skipped as `NOT_REACHED`. Looking begins with the name
+    `start` and wraps around, so that a landing directory too large for one budget is seen whole over several calls.
+    Raises `LandingError`.
+    """
+    runs: list[RunDirectory] = []
+    skipped: dict[str, str] = {}
+    try:
+        names = sorted(entry.name for entry in os.scandir(landing) if entry.is_dir() and not entry.name.startswith("."))
+    except OSError as error:
+        raise LandingError(
+            f"cannot list the landing directory {landing}: {error.strerror}; set NIXT_LANDING_DIR"
+        ) from error
+    for name in sorted(names, key=lambda name: (name < start, name)):
+        if deadline is not None and time.monotonic() > deadline:
+            skipped[name] = NOT_REACHED
+            continue
+        try:
+            for directory in _run_roots(landing / name, markers):
+                found = _look_at(directory, directory.relative_to(landing).as_posix(), markers)
+                if found.file_count:
+                    runs.append(found)
+        except OSError as error:
+            skipped[name] = f"cannot be read: {error.strerror or error}"
+    return runs, skipped
+
+
+def look_at_run(directory: Path, run: str, settings: Settings) -> RunDirectory:
+    """The cheap facts of one run's directory. Raises `OSError` when it cannot be listed."""
+    return _look_at(directory, None, settings.finished_markers, run)
+
+
+def is_finished(directory: RunDirectory, settings: Settings, now: float) -> Finished:
+    """Whether the job behind `directory` has finished: by marker, by scheduler, or by a quiet period, in this order."""
+    if directory.markers:
+        return Finished(True, f"marked by {min(directory.markers)}")
+    job = slurm_job_id(directory.path)
+    if settings.sacct_command and job:
+        state = _slurm_state(settings.sacct_command, job)
+        if state and _ENDED_STATE.fullmatch(state):
+            return Finished(True, f"Slurm job {job} is {state}")
+        if state:
+            return Finished(False, f"Slurm job {job} is {state}")
+    quiet_s = now - directory.newest_change_s
+    if quiet_s >= settings.quiet_period_s:
+        return Finished(True, f"unchanged for {quiet_s:.0f} s")
+    return Finished(
+        False, f"changed {max(quiet_s, 0):.0f} s ago; counts as finished after {settings.quiet_period_s:.0f} s"
+    )
+
+
+def _run_roots(directory: Path, markers: tuple[str, ...]) -> list[Path]:
+    """`directory` itself, or the marked run directories below it when it only groups runs."""
+    if _is_marked(directory, markers):
+        return [directory]
+    marked: list[Path] = []
+    stack = [directory]
+    while stack:
+        for entry in sorted(os.scandir(stack.pop()), key=lambda entry: entry.name):
+            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+                path = Path(entry.path)
+                (marked if _is_marked(path, markers) else stack).append(path)
+    return sorted(marked) or [directory]
+
+
+def _is_marked(directory: Path, markers: tuple[str, ...]) -> bool:
+    if _DUMP_DIRECTORY.fullmatch(directory.name):
+        return True
+    return any((directory / name).exists() for name in (RUN_INFO_FILE, *markers))
+
+
+def _look_at(directory: Path, relative: str | None, markers: tuple[str, ...], run: str | None = None) -> RunDirectory:
+    state, count, found = hashlib.blake2b(digest_size=8), 0, set()
+    newest = directory.stat().st_mtime
+    for name, entry in sorted(walk_files(directory), key=lambda pair: pair[0]):
+        status = entry.stat()
+        # A copy keeps the old modification time while it is being written; its change time is fresh.
+        newest = max(newest, status.st_mtime, status.st_ctime)
+        if entry.name in markers:
+            found.add(entry.name)
+            continue
+        state.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
+        count += 1
+    identity = run if run is not None else run_id(relative or directory.name)
+    # A file from the future (a host with a wrong clock) must not keep its run waiting for ever.
+    return RunDirectory(identity, directory, state.hexdigest(), min(newest, time.time()), count, frozenset(found))
+
+
+def _slurm_state(command: str, job: str) -> str | None:
+    """The state that the configured command prints for `job`; None when it cannot be asked (then the quiet period
+    decides)."""
+    try:
+        answer = subprocess.run(
+            [*shlex.split(command), job], capture_output=True, text=True, timeout=_SACCT_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    words = answer.stdout.split()
+    return words[0].rstrip("+") if answer.returncode == 0 and words else None

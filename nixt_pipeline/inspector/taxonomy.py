@@ -1,0 +1,324 @@
+"""Every column of every table, described once.
+
+The role (the NIXT paper's taxonomy), the unit and the meaning of a column live here and nowhere else: Parquet field
+metadata, the column schema in the Dagster UI, `docs/columns.md` and the report's glossary are generated from these
+tables.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+
+
+class Role(StrEnum):
+    """What a column is for, after the NIXT paper's taxonomy of Inspector fields."""
+
+    IDENTIFIER = "Identifier"
+    CONFIGURATION = "Configuration"
+    WORKLOAD = "Workload"
+    MEASUREMENT = "Measurement"
+    COUNTER = "Counter"
+    DERIVED = "Derived"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its Arrow type, role, unit ("" for none) and meaning."""
+
+    name: str
+    type: pa.DataType
+    role: Role
+    unit: str
+    meaning: str
+    nullable: bool = True
+
+    def field(self) -> "pa.Field[pa.DataType]":
+        """The Arrow field, carrying role, unit and meaning as metadata."""
+        metadata = {"role": self.role.value, "unit": self.unit, "meaning": self.meaning}
+        return pa.field(self.name, self.type, nullable=self.nullable, metadata=metadata)
+
+
+def schema(columns: tuple[Column, ...]) -> pa.Schema:
+    """The Arrow schema of a table described by `columns`."""
+    return pa.schema([column.field() for column in columns])
+
+
+STRING = pa.string()
+I32, I64, U64, F64, BOOL = pa.int32(), pa.int64(), pa.uint64(), pa.float64(), pa.bool_()
+ID, CONF, WORK = Role.IDENTIFIER, Role.CONFIGURATION, Role.WORKLOAD
+MEAS, COUNT, DERIVED = Role.MEASUREMENT, Role.COUNTER, Role.DERIVED
+
+RUN = Column("run", STRING, ID, "", "Run: one dump directory, by its safe, readable id", nullable=False)
+
+_COMMUNICATOR_KEY = (
+    Column("id", STRING, ID, "", "Communicator hash as written (at most 14 hex digits; new for every creation)"),
+    Column("comm_name", STRING, ID, "", "Name the framework gave the communicator; null when absent or 'unknown'"),
+    Column("n_ranks", I32, CONF, "ranks", "Ranks in the communicator"),
+    Column("nnodes", I32, CONF, "nodes", "NCCL's node count: NVLink domains, not necessarily hosts"),
+)
+_PROCESS_KEY = (
+    Column("hostname", STRING, ID, "", "Host that wrote the record"),
+    Column("pid", I64, ID, "", "Process id on that host; (hostname, pid) is a process, normally one GPU"),
+)
+INCARNATION = Column(
+    "incarnation",
+    I32,
+    ID,
+    "",
+    "1, 2, ... when one directory holds several launches (disjoint communicators, a long pause)",
+)
+
+# What a worker writes for each record. The plugin's own names are kept, so that a query against NVIDIA's exporter runs
+# here; P2P records use the same columns (coll is then Send or Recv) and carry a peer.
+EVENT_COLUMNS: tuple[Column, ...] = (
+    Column("kind", STRING, WORK, "", "collective or p2p", nullable=False),
+    *_COMMUNICATOR_KEY[:2],
+    Column("rank", I32, ID, "", "Rank inside this communicator; never a global rank"),
+    *_COMMUNICATOR_KEY[2:],
+    *_PROCESS_KEY,
+    Column(
+        "inspector_output_format_version",
+        STRING,
+        ID,
+        "",
+        "Version the record claims; features are told by keys instead",
+    ),
+    Column("git_rev", STRING, CONF, "", "git describe of the plugin's build; often empty"),
+    Column("rec_mechanism", STRING, CONF, "", "How the plugin was attached"),
+    Column(
+        "dump_timestamp_us", I64, COUNT, "us", "Unix time at which the record was written: after the operation ended"
+    ),
+    Column("coll", STRING, WORK, "", "NCCL function as written; Send or Recv for P2P"),
+    Column("coll_algo", STRING, CONF, "", "NCCL algorithm (v4.2 and later)"),
+    Column("coll_proto", STRING, CONF, "", "NCCL protocol (v4.2 and later)"),
+    Column(
+        "coll_sn", U64, COUNT, "", "Sequence number per communicator and function (P2P: the plugin's own, per rank)"
+    ),
+    Column("p2p_peer", I32, ID, "", "Peer's rank in the communicator; null for collectives"),
+    Column(
+        "coll_msg_size_bytes",
+        U64,
+        WORK,
+        "bytes",
+        "Per-rank count times type size (AllGather: send, ReduceScatter: receive)",
+    ),
+    Column(
+        "coll_exec_time_us", F64, MEAS, "us", "GPU time including the wait for peers; null when unusable (see flags)"
+    ),
+    Column("coll_timing_source", STRING, MEAS, "", "kernel_gpu, kernel_cpu or collective_cpu; null when not written"),
+    Column(
+        "coll_algobw_gbs", F64, MEAS, "GB/s", "Algorithm bandwidth as written; null when it has no meaning (see flags)"
+    ),
+    Column("coll_busbw_gbs", F64, MEAS, "GB/s", "Bus bandwidth as written; null when it has no meaning (see flags)"),
+    Column("flags", I32, DERIVED, "", "Bit mask of oddities, see RecordFlag"),
+    Column("extra", STRING, ID, "", "JSON of fields and values that the typed columns cannot hold; null when none"),
+    Column("file_id", I32, ID, "", "File the record came from, see files", nullable=False),
+    Column("record_bytes", I32, COUNT, "bytes", "Length of the record in the log, line end included", nullable=False),
+)
+
+# Added by the `events` view: exact functions of stored columns are computed, not stored.
+EVENT_DERIVED_COLUMNS: tuple[Column, ...] = (
+    RUN,
+    INCARNATION,
+    Column("process", STRING, DERIVED, "", "<hostname>-pid<pid>"),
+    Column("coll_type", STRING, DERIVED, "", "Placement: single-rank, nvlink-only, nic-only or mixed"),
+    Column("comm_type", STRING, DERIVED, "", "coll_type in the spelling of NVIDIA's exporter (hca-only for nic-only)"),
+    Column("ranks_per_node", F64, DERIVED, "ranks", "n_ranks / nnodes"),
+    Column("wire_bytes", F64, DERIVED, "bytes", "Bytes a rank must send by a ring: 2S(n-1)/n, S(n-1) or S by function"),
+    Column("algobw_recomputed_gbs", F64, DERIVED, "GB/s", "Algorithm bandwidth from size, ranks and time"),
+    Column("busbw_recomputed_gbs", F64, DERIVED, "GB/s", "Bus bandwidth from size, ranks and time"),
+)
+
+CHANNEL_COLUMNS: tuple[Column, ...] = (
+    Column("file_id", I32, ID, "", "File the record came from", nullable=False),
+    Column("kind", STRING, WORK, "", "collective or p2p", nullable=False),
+    *_COMMUNICATOR_KEY[:2],
+    Column("rank", I32, ID, "", "Rank inside the communicator"),
+    *_COMMUNICATOR_KEY[2:],
+    *_PROCESS_KEY,
+    Column("dump_timestamp_us", I64, COUNT, "us", "Write time of the record"),
+    Column("coll", STRING, WORK, "", "NCCL function"),
+    Column("coll_sn", U64, COUNT, "", "Sequence number of the operation"),
+    Column("start_ts", I64, COUNT, "us", "Host time at which NCCL prepared the operation; null when not observed"),
+    Column("stop_ts", I64, COUNT, "us", "Host time at which the launch call returned (not the end of the operation)"),
+    Column("start_sn", I64, COUNT, "", "Event order counter at the start of the operation"),
+    Column("stop_sn", I64, COUNT, "", "Event order counter at the end of the launch call"),
+    Column("channel_id", pa.list_(I32), ID, "", "Channels in use; the following lists run parallel to it"),
+    Column("kernel_start_ts", pa.list_(I64), COUNT, "us", "Host time at which the channel's kernel was seen to start"),
+    Column("kernel_stop_ts", pa.list_(I64), COUNT, "us", "Host time at which it was seen to stop"),
+    Column("kernel_record_ts", pa.list_(I64), COUNT, "us", "Host time at which the GPU stop stamp was stored"),
+    Column("kernel_start_sn", pa.list_(I64), COUNT, "", "Event order counters of the same events"),
+    Column("kernel_stop_sn", pa.list_(I64), COUNT, "", "Event order counters of the same events"),
+    Column("kernel_record_sn", pa.list_(I64), COUNT, "", "Event order counters of the same events"),
+)
+
+# Lines that are the plugin's but describe no operation: loss counters (dump_stats) and proxy traces.
+AUXILIARY_COLUMNS: tuple[Column, ...] = (
+    Column("file_id", I32, ID, "", "File the line came from", nullable=False),
+    Column("byte_offset", I64, COUNT, "bytes", "Position in the decompressed file", nullable=False),
+    Column("record_kind", STRING, WORK, "", "dump_stats or proxy_trace", nullable=False),
+    *_COMMUNICATOR_KEY[:2],
+    Column("rank", I32, ID, "", "Rank inside the communicator"),
+    *_COMMUNICATOR_KEY[2:],
+    *_PROCESS_KEY,
+    Column("dump_timestamp_us", I64, COUNT, "us", "Write time"),
+    Column("coll_dropped_total", U64, COUNT, "records", "Collectives the plugin says it lost so far (dump_stats)"),
+    Column("p2p_dropped_total", U64, COUNT, "records", "P2P operations the plugin says it lost so far (dump_stats)"),
+    Column("body", STRING, ID, "", "The record's own part as JSON", nullable=False),
+)
+
+REJECT_COLUMNS: tuple[Column, ...] = (
+    Column("file_id", I32, ID, "", "File the line came from", nullable=False),
+    Column("path", STRING, ID, "", "Path below the run's directory", nullable=False),
+    Column("byte_offset", I64, COUNT, "bytes", "Position in the decompressed file", nullable=False),
+    Column("line", I64, COUNT, "", "Line number, from 1", nullable=False),
+    Column("bytes", I64, COUNT, "bytes", "Length of the rejected text", nullable=False),
+    Column("outcome", STRING, DERIVED, "", "rejected or foreign", nullable=False),
+    Column("reason", STRING, DERIVED, "", "Why it is not a record", nullable=False),
+    Column("sample", STRING, ID, "", "The first characters of the text", nullable=False),
+)
+
+FILE_COLUMNS: tuple[Column, ...] = (
+    Column("file_id", I32, ID, "", "Stable number of the file within the run", nullable=False),
+    Column("path", STRING, ID, "", "Path below the run's directory", nullable=False),
+    Column("size_bytes", I64, COUNT, "bytes", "Size on disk", nullable=False),
+    Column("mtime_ns", I64, COUNT, "ns", "Modification time", nullable=False),
+    Column("fingerprint", STRING, ID, "", "Hash of size, head and tail of the file", nullable=False),
+    Column("compression", STRING, CONF, "", "By magic bytes: none, gzip, bzip2, xz or zstd", nullable=False),
+    Column("status", STRING, DERIVED, "", "read, empty, foreign, duplicate, unreadable or vanished", nullable=False),
+    Column("problem", STRING, DERIVED, "", "What is wrong with the file, e.g. a truncated gzip; null when nothing is"),
+    Column("hostname", STRING, ID, "", "Host by the file's name; null when the name does not tell"),
+    Column("pid", I64, ID, "", "Process id by the file's name; null when the name does not tell"),
+    Column("first_dump_us", I64, COUNT, "us", "Earliest plausible write time in the file"),
+    Column("last_dump_us", I64, COUNT, "us", "Latest plausible write time in the file"),
+    Column("records_collective", I64, COUNT, "records", "Stored collectives", nullable=False),
+    Column("records_p2p", I64, COUNT, "records", "Stored P2P operations", nullable=False),
+    Column("records_auxiliary", I64, COUNT, "records", "Stored dump_stats and proxy_trace lines", nullable=False),
+    Column("records_duplicate", I64, COUNT, "records", "Records that were stored already", nullable=False),
+    Column("lines_rejected", I64, COUNT, "lines", "Lines that are no record", nullable=False),
+    Column("lines_foreign", I64, COUNT, "lines", "Lines recognised as something else's", nullable=False),
+    Column("bytes_read", I64, COUNT, "bytes", "After decompression and decoding to UTF-8", nullable=False),
+    Column("bytes_stored", I64, COUNT, "bytes", "Bytes of stored records", nullable=False),
+    Column("bytes_duplicate", I64, COUNT, "bytes", "Bytes of duplicates", nullable=False),
+    Column("bytes_rejected", I64, COUNT, "bytes", "Bytes of rejected lines", nullable=False),
+    Column("bytes_foreign", I64, COUNT, "bytes", "Bytes of foreign lines and files", nullable=False),
+    Column("bytes_blank", I64, COUNT, "bytes", "Blank lines, byte order marks, padding", nullable=False),
+    Column("content_digest", STRING, ID, "", "Hash of the decompressed content; equal digests are copies"),
+)
+
+_SPAN = (
+    Column("records", I64, COUNT, "records", "Stored records", nullable=False),
+    Column("first_dump_us", I64, COUNT, "us", "Earliest plausible write time"),
+    Column("last_dump_us", I64, COUNT, "us", "Latest plausible write time"),
+)
+
+MEMBERSHIP_COLUMNS: tuple[Column, ...] = (
+    RUN,
+    INCARNATION,
+    *_COMMUNICATOR_KEY,
+    Column("rank", I32, ID, "", "Rank inside the communicator"),
+    *_PROCESS_KEY,
+    *_SPAN,
+    Column("records_p2p", I64, COUNT, "records", "Of the records, P2P operations", nullable=False),
+)
+
+COMMUNICATOR_COLUMNS: tuple[Column, ...] = (
+    RUN,
+    INCARNATION,
+    *_COMMUNICATOR_KEY,
+    Column("coll_type", STRING, DERIVED, "", "Placement: single-rank, nvlink-only, nic-only or mixed"),
+    Column("ranks_per_node", F64, DERIVED, "ranks", "n_ranks / nnodes"),
+    Column("ranks_seen", I32, COUNT, "ranks", "Distinct ranks with records"),
+    Column("hosts_seen", I32, COUNT, "hosts", "Distinct hosts with records"),
+    Column(
+        "parallel_role",
+        STRING,
+        DERIVED,
+        "",
+        "tensor, data, pipeline, expert, context or world; null when it cannot be told",
+    ),
+    Column("parallel_role_source", STRING, DERIVED, "", "name or shape: how the role was told"),
+    *_SPAN,
+)
+
+PROCESS_COLUMNS: tuple[Column, ...] = (
+    RUN,
+    INCARNATION,
+    *_PROCESS_KEY,
+    Column("process", STRING, DERIVED, "", "<hostname>-pid<pid>"),
+    Column(
+        "global_rank",
+        I32,
+        DERIVED,
+        "",
+        "Rank in the largest communicator that names every process; null when there is none",
+    ),
+    Column("communicators", I32, COUNT, "", "Distinct communicators"),
+    *_SPAN,
+)
+
+HOST_COLUMNS: tuple[Column, ...] = (
+    RUN,
+    INCARNATION,
+    Column("hostname", STRING, ID, "", "Host name as written"),
+    Column("processes", I32, COUNT, "", "Distinct processes"),
+    Column("communicators", I32, COUNT, "", "Distinct communicators"),
+    *_SPAN,
+)
+
+CELL_COLUMNS: tuple[Column, ...] = (
+    RUN,
+    INCARNATION,
+    *_COMMUNICATOR_KEY,
+    Column("coll_type", STRING, DERIVED, "", "Placement: single-rank, nvlink-only, nic-only or mixed"),
+    Column("coll", STRING, WORK, "", "NCCL function"),
+    Column("coll_sn", U64, COUNT, "", "Sequence number of the collective"),
+    Column(
+        "occurrence",
+        I32,
+        DERIVED,
+        "",
+        "1, 2, ... when a rank reports one sequence number repeatedly (CUDA graph replays)",
+    ),
+    Column("coll_msg_size_bytes", U64, WORK, "bytes", "Message size; the largest when ranks disagree"),
+    Column("size_mismatch", BOOL, DERIVED, "", "Whether ranks reported different sizes"),
+    Column("ranks_seen", I32, COUNT, "ranks", "Ranks with a record of this collective"),
+    Column("ranks_timed", I32, COUNT, "ranks", "Of those, ranks with a usable execution time"),
+    Column("ranks_gpu_timed", I32, COUNT, "ranks", "Of those, ranks timed by the GPU"),
+    Column("complete", BOOL, DERIVED, "", "Whether every rank of the communicator has a usable time"),
+    Column(
+        "min_exec_time_us",
+        F64,
+        MEAS,
+        "us",
+        "Shortest time: the last rank to arrive, the closest to the transfer itself",
+    ),
+    Column("min_rank", I32, ID, "", "Rank with the shortest time"),
+    Column("min_hostname", STRING, ID, "", "Its host"),
+    Column("min_pid", I64, ID, "", "Its process id"),
+    Column("second_min_exec_time_us", F64, MEAS, "us", "Second shortest time"),
+    Column("second_min_rank", I32, ID, "", "Rank with the second shortest time"),
+    Column("second_min_hostname", STRING, ID, "", "Its host"),
+    Column("second_min_pid", I64, ID, "", "Its process id"),
+    Column("max_exec_time_us", F64, MEAS, "us", "Longest time: the first rank to arrive"),
+    Column("sum_exec_time_us", F64, MEAS, "us", "Sum over ranks"),
+    Column("wait_us", F64, DERIVED, "us", "Sum over ranks of the time beyond the shortest: rank-time spent waiting"),
+    Column("transfer_busbw_gbs", F64, DERIVED, "GB/s", "Bus bandwidth from the shortest time; null unless complete"),
+    Column("first_dump_us", I64, COUNT, "us", "Earliest write time among the ranks"),
+    Column("last_dump_us", I64, COUNT, "us", "Latest write time among the ranks"),
+)
+
+# The physical tables of a run, in the order in which the store lists them.
+TABLES: dict[str, tuple[Column, ...]] = {
+    "events": EVENT_COLUMNS,
+    "channels": CHANNEL_COLUMNS,
+    "auxiliary": AUXILIARY_COLUMNS,
+    "rejects": REJECT_COLUMNS,
+    "files": FILE_COLUMNS,
+    "membership": MEMBERSHIP_COLUMNS,
+    "communicators": COMMUNICATOR_COLUMNS,
+    "processes": PROCESS_COLUMNS,
+    "hosts": HOST_COLUMNS,
+    "cells": CELL_COLUMNS,
+}

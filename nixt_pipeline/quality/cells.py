@@ -1,0 +1,97 @@
+"""Rules for the collective cells, judged on one row of aggregates."""
+
+import duckdb
+import pyarrow as pa
+
+from nixt_pipeline.quality.expectations import Suite, between, judge
+from nixt_pipeline.quality.verdicts import Rule, Verdict
+from nixt_pipeline.settings import Thresholds
+
+PROFILE_SQL = """
+SELECT
+    count(*) AS cells,
+    count(*) FILTER (complete) AS complete_cells,
+    count(*) FILTER (complete) / nullif(count(*), 0) AS complete_share,
+    count(*) FILTER (ranks_timed = 1 AND n_ranks > 1) AS lonely_cells,
+    count(*) FILTER (ranks_seen > n_ranks) AS cells_with_too_many_ranks,
+    count(*) FILTER (size_mismatch) AS cells_with_several_sizes,
+    count(*) FILTER (min_exec_time_us < 0 OR min_exec_time_us > max_exec_time_us OR wait_us < -0.001) AS cells_with_disordered_times,
+    count(*) FILTER (min_rank NOT BETWEEN 0 AND n_ranks - 1) AS cells_with_impossible_ranks,
+    count(*) - count(DISTINCT (incarnation, id, comm_name, n_ranks, nnodes, coll, coll_sn, occurrence)) AS repeated_cells,
+    sum(ranks_seen)::BIGINT AS records_in_cells,
+    (SELECT count(*) FROM collectives) AS collective_records,
+    sum(ranks_seen)::BIGINT - (SELECT count(*) FROM collectives) AS records_gained_or_lost,
+    sum(wait_us) / 1e6 AS wait_rank_s,
+    -- Ranks of one collective write it at their next dump; beyond one dump interval the median shows how far clocks are apart.
+    quantile_cont(last_dump_us - first_dump_us, 0.5) FILTER (complete AND nnodes > 1) AS clock_spread_us
+FROM cells
+"""
+
+ONE_ROW_PER_COLLECTIVE = Rule(
+    "every_collective_is_one_row",
+    "No collective appears twice and every collective record belongs to exactly one. Otherwise waits and bandwidths are counted "
+    "more than once.",
+    blocking=True,
+)
+TIMES_ARE_ORDERED = Rule(
+    "no_rank_is_faster_than_the_fastest",
+    "The shortest time of a collective is not negative and not above the longest.",
+    blocking=True,
+)
+RANKS_AGREE = Rule(
+    "ranks_agree_on_the_message_size",
+    "Ranks that disagree about the size of one collective are a bug in the training code, or two communicators taken for one.",
+)
+ENOUGH_COMPLETE = Rule(
+    "most_collectives_have_every_rank",
+    "Only a collective that every rank logged tells who came last and how fast the transfer was. With few of them, findings about "
+    "ranks rest on little.",
+)
+
+RANKS_BELONG = Rule(
+    "every_rank_belongs_to_its_communicator",
+    "A rank number beyond the communicator's size, or more records of a collective than it has ranks, means damaged headers or two "
+    "communicators under one id.",
+)
+CLOCKS_AGREE = Rule(
+    "the_clocks_of_the_hosts_agree",
+    "Hosts whose clocks are apart write one collective at different times. Nothing here orders events across hosts by their clocks, "
+    "but time axes blur by that much.",
+)
+CELL_RULES = (ONE_ROW_PER_COLLECTIVE, TIMES_ARE_ORDERED, RANKS_BELONG, RANKS_AGREE, ENOUGH_COMPLETE, CLOCKS_AGREE)
+
+
+def cell_suites(limits: Thresholds) -> tuple[Suite, ...]:
+    """The expectations behind each of `CELL_RULES`."""
+    enough = f"at least {limits.min_complete_share:.0%} of the collectives were logged by every rank"
+    clocks = f"in the median, all ranks write a collective within {limits.max_clock_offset_us / 1e6:g} s"
+    return (
+        Suite(
+            ONE_ROW_PER_COLLECTIVE,
+            (
+                between("repeated_cells", 0, 0, "no collective appears twice"),
+                between("records_gained_or_lost", 0, 0, "every collective record belongs to exactly one collective"),
+            ),
+        ),
+        Suite(TIMES_ARE_ORDERED, (between("cells_with_disordered_times", 0, 0, "0 <= shortest <= longest, no negative wait"),)),
+        Suite(
+            RANKS_BELONG,
+            (
+                between("cells_with_impossible_ranks", 0, 0, "the fastest rank is one of the communicator's"),
+                between("cells_with_too_many_ranks", 0, 0, "no collective has more records than ranks"),
+            ),
+        ),
+        Suite(RANKS_AGREE, (between("cells_with_several_sizes", 0, 0, "all ranks give one message size"),)),
+        Suite(ENOUGH_COMPLETE, (between("complete_share", limits.min_complete_share, 1, enough),)),
+        Suite(CLOCKS_AGREE, (between("clock_spread_us", 0, limits.max_clock_offset_us, clocks),)),
+    )
+
+
+def cell_profile(con: duckdb.DuckDBPyConnection) -> pa.Table:
+    """One row of counts over the cells of a run; `con` comes from `open_run`."""
+    return con.sql(PROFILE_SQL).to_arrow_table()
+
+
+def judge_cells(profile: pa.Table, limits: Thresholds) -> list[Verdict]:
+    """Apply `CELL_RULES` to a `cell_profile`."""
+    return judge(profile, cell_suites(limits))

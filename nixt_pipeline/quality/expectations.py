@@ -1,0 +1,135 @@
+"""Great Expectations over small tables: profiles of one row, communicators, results. Never over raw events.
+
+Great Expectations needs seconds and 220 MB to import, so it is imported inside `judge` only. Expectations are data here: each is a
+sentence for people, the name of a Great Expectations expectation and its arguments.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from nixt_pipeline.quality.verdicts import Cell, Rule, Verdict
+
+# Offending values shown per expectation; the counts are always exact.
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One expectation: `sentence` for people, `type` and `arguments` for Great Expectations."""
+
+    sentence: str
+    type: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Expectations that are judged together: the rule holds when every one of them does."""
+
+    rule: Rule
+    expectations: tuple[Expectation, ...]
+
+
+def present(column: str, sentence: str = "") -> Expectation:
+    """No value of `column` is missing."""
+    return Expectation(sentence or f"{column} is never missing", "expect_column_values_to_not_be_null", {"column": column})
+
+
+def between(column: str, low: float | None, high: float | None, sentence: str) -> Expectation:
+    """Every value of `column` that is there lies between `low` and `high`, both included."""
+    arguments = {"column": column, "min_value": low, "max_value": high}
+    return Expectation(sentence, "expect_column_values_to_be_between", arguments)
+
+
+def among(column: str, values: Sequence[str | int], sentence: str) -> Expectation:
+    """Every value of `column` that is there is one of `values`."""
+    return Expectation(sentence, "expect_column_values_to_be_in_set", {"column": column, "value_set": list(values)})
+
+
+def unique(columns: Sequence[str], sentence: str) -> Expectation:
+    """No two rows agree in all of `columns`; a row in which all of them are missing does not count."""
+    if len(columns) == 1:
+        return Expectation(sentence, "expect_column_values_to_be_unique", {"column": columns[0]})
+    return Expectation(sentence, "expect_compound_columns_to_be_unique", {"column_list": list(columns)})
+
+
+def at_least(larger: str, smaller: str, sentence: str) -> Expectation:
+    """In every row in which both are there, `larger` is at least `smaller`."""
+    arguments = {"column_A": larger, "column_B": smaller, "or_equal": True, "ignore_row_if": "either_value_is_missing"}
+    return Expectation(sentence, "expect_column_pair_values_a_to_be_greater_than_b", arguments)
+
+
+def rows_between(low: int, high: int | None, sentence: str) -> Expectation:
+    """The table has between `low` and `high` rows."""
+    return Expectation(sentence, "expect_table_row_count_to_be_between", {"min_value": low, "max_value": high})
+
+
+def sum_between(column: str, low: float, high: float, sentence: str) -> Expectation:
+    """The values of `column` add up to something between `low` and `high`."""
+    return Expectation(
+        sentence, "expect_column_sum_to_be_between", {"column": column, "min_value": low, "max_value": high}
+    )
+
+
+def judge(table: pa.Table, suites: Sequence[Suite]) -> list[Verdict]:
+    """Validate `table` against each suite. An expectation about a column that `table` lacks is violated, not skipped."""
+    import great_expectations as gx
+    from great_expectations.data_context.types.base import ProgressBarsConfig
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    context.enable_analytics(enable=False)
+    asset = context.data_sources.add_pandas("memory").add_dataframe_asset("table")
+    batch = asset.add_batch_definition_whole_dataframe("whole").get_batch({"dataframe": table.to_pandas()})
+    return [_judge_suite(batch, table, suite) for suite in suites]
+
+
+def _judge_suite(batch: Any, table: pa.Table, suite: Suite) -> Verdict:
+    """Validate the expectations of a suite one by one: added together, a second one of the same kind replaces the first."""
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+    result_format = {"result_format": "SUMMARY", "partial_unexpected_count": _SHOWN}
+    rows: list[dict[str, Cell]] = []
+    for item in suite.expectations:
+        expectation = ExpectationConfiguration(type=item.type, kwargs=dict(item.arguments)).to_domain_obj()
+        result = batch.validate(expectation, result_format=result_format)
+        found = _found(result, table, item.arguments.get("column"))
+        rows.append({"expectation": item.sentence, "holds": bool(result.success), "found": found})
+    violated = [f"{row['expectation']} (found {row['found']})" for row in rows if not row["holds"]]
+    summary = f"violated: {'; '.join(violated)}" if violated else f"all {len(rows)} expectations hold"
+    facts: dict[str, Cell] = {"expectations": len(rows), "violated": len(violated)}
+    return Verdict(suite.rule.name, not violated, summary, facts, tuple(rows))
+
+
+def _found(result: Any, table: pa.Table, column: str | None) -> str:
+    """What was found, in a few words: the value itself where there is one, else how many values are unexpected and which."""
+    details = result.result
+    if "observed_value" in details:
+        return f"{details['observed_value']:.6g}"
+    if "element_count" not in details:
+        return "; ".join(_exceptions(result))
+    if details.get("missing_count") == details["element_count"]:
+        return "nothing to assess"
+    if table.num_rows == 1 and column:
+        return _text(table[column][0].as_py())
+    if result.success:
+        return "as expected"
+    examples = ", ".join(_text(value) for value in details["partial_unexpected_list"])
+    return f"{details['unexpected_count']} of {details['element_count']}: {examples}"
+
+
+def _text(value: Any) -> str:
+    """A value as people write it; pairs as `a and b`."""
+    if isinstance(value, tuple):
+        return " and ".join(_text(part) for part in value)
+    return "missing" if value is None or value != value else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _exceptions(result: Any) -> list[str]:
+    """Great Expectations reports one exception directly, and several keyed by metric, often with the same message."""
+    info = result.exception_info
+    infos = [info] if "exception_message" in info else list(info.values())
+    return sorted({str(item["exception_message"]).removeprefix("Error: ") for item in infos})

@@ -1,0 +1,221 @@
+"""Rules for the stages of an ingest: what was found, what could be read, and whether the books balance."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nixt_pipeline.inspector.inventory import Inventory
+from nixt_pipeline.inspector.operations import COLL_TYPES
+from nixt_pipeline.quality.expectations import Suite, among, at_least, between, judge, present, unique
+from nixt_pipeline.quality.verdicts import Cell, Rule, Verdict
+from nixt_pipeline.settings import Thresholds
+from nixt_pipeline.store.accounts import IngestSummary
+
+# Rows of a verdict's table.
+_SHOWN = 12
+
+HOLDS_LOGS = Rule(
+    "the_directory_holds_log_files",
+    "A directory without a single file that may be a log is not a dump: wrong path, or the plugin never wrote.",
+    blocking=True,
+)
+CAN_BE_OPENED = Rule(
+    "every_log_file_can_be_opened",
+    "A file that cannot be opened is missing from every result: mend its permissions, then materialise the run again.",
+)
+NOT_EMPTY = Rule(
+    "no_log_file_is_empty",
+    "A process that opened its log and wrote nothing crashed early, or never completed a collective.",
+)
+INVENTORY_RULES = (HOLDS_LOGS, CAN_BE_OPENED, NOT_EMPTY)
+
+READABLE = Rule(
+    "at_least_one_record_is_readable",
+    "Without a record there is nothing to analyse: the files are not Inspector logs, or damaged throughout.",
+    blocking=True,
+)
+BYTES_ADD_UP = Rule(
+    "every_byte_is_accounted_for",
+    "Every byte read is in exactly one of: stored, duplicate, rejected, foreign, blank. Otherwise data were lost or counted twice.",
+    blocking=True,
+)
+RECORDS_ADD_UP = Rule(
+    "collective_and_p2p_records_add_up",
+    "The stored records are the collectives plus the point-to-point operations; otherwise some have no kind.",
+    blocking=True,
+)
+NOTHING_REJECTED = Rule(
+    "no_line_is_rejected",
+    "A rejected line is kept with file, position and reason in the table `rejects`. A few at the ends of files are lines that a "
+    "killed process did not finish.",
+)
+READ_TO_THE_END = Rule(
+    "every_file_is_read_to_its_end",
+    "A damaged archive or a file that vanished while it was read contributes only what came before.",
+)
+LOGGED_ONCE = Rule(
+    "no_record_is_logged_twice",
+    "Duplicates come from files copied twice or from restarted collectors. They are stored once and counted here.",
+)
+NOTHING_LOST = Rule(
+    "the_plugin_lost_no_records",
+    "The plugin's own loss counters (dump_stats). What it lost is in no result.",
+)
+VALIDATION_RULES = (READABLE, BYTES_ADD_UP, RECORDS_ADD_UP, NOTHING_REJECTED, READ_TO_THE_END, LOGGED_ONCE, NOTHING_LOST)
+
+COMMUNICATORS_CONSISTENT = Rule(
+    "every_communicator_is_listed_once",
+    "A communicator is told apart by launch, id, name, ranks and nodes, and has a placement class. Otherwise joins multiply records.",
+    blocking=True,
+)
+EVERY_RANK_REPORTS = Rule(
+    "every_rank_of_every_communicator_reports",
+    "A rank without records: its log was not collected, or the process never got past its first collective.",
+)
+ONE_PROCESS_PER_RANK = Rule(
+    "every_rank_is_one_process",
+    "Two processes that claim one rank of one communicator are two jobs in one directory, or recycled communicator ids.",
+)
+ONE_LAUNCH = Rule(
+    "all_records_come_from_one_launch",
+    "Several launches in one directory are told apart and analysed apart; figures over the whole run mix them.",
+)
+TYPING_RULES = (COMMUNICATORS_CONSISTENT, EVERY_RANK_REPORTS, ONE_PROCESS_PER_RANK, ONE_LAUNCH)
+
+_COMMUNICATOR_KEY = ("incarnation", "id", "comm_name", "n_ranks", "nnodes")
+
+
+def judge_inventory(inventory: Inventory) -> Iterator[Verdict]:
+    """Apply `INVENTORY_RULES`."""
+    logs = [file for file in inventory.files if not file.foreign]
+    foreign = len(inventory.files) - len(logs)
+    yield Verdict(
+        HOLDS_LOGS.name,
+        bool(logs),
+        f"{len(logs)} files that may be logs and {foreign} others in {inventory.directory}",
+        {"log_files": len(logs), "other_files": foreign},
+    )
+    closed = [file for file in logs if file.unreadable]
+    yield Verdict(
+        CAN_BE_OPENED.name,
+        not closed,
+        f"{len(closed)} of {len(logs)} log files cannot be opened",
+        {"files": len(closed)},
+        tuple({"path": file.path, "problem": file.unreadable} for file in closed[:_SHOWN]),
+    )
+    empty = [file for file in logs if not file.unreadable and file.size_bytes == 0]
+    yield Verdict(
+        NOT_EMPTY.name,
+        not empty,
+        f"{len(empty)} of {len(logs)} log files are empty",
+        {"files": len(empty)},
+        tuple({"path": file.path} for file in empty[:_SHOWN]),
+    )
+
+
+def judge_validation(summary: IngestSummary, files: pa.Table, rejects: pa.Table) -> Iterator[Verdict]:
+    """Apply `VALIDATION_RULES` to the books of an ingest; `files` and `rejects` give the rows that explain a violation."""
+    records, sizes = summary.records, summary.bytes
+    yield Verdict(
+        READABLE.name,
+        records["stored"] > 0,
+        f"{records['stored']:,} records in {summary.files['read'] + summary.files['unchanged']:,} files",
+        {"records": records["stored"]},
+    )
+    parts = {name: count for name, count in sizes.items() if name != "read"}
+    missing = sizes["read"] - sum(parts.values())
+    yield Verdict(
+        BYTES_ADD_UP.name,
+        missing == 0,
+        f"{sizes['read']:,} bytes read" + (", all accounted for" if missing == 0 else f", {missing:,} unaccounted for"),
+        {"bytes_unaccounted_for": missing},
+        tuple({"outcome": name, "bytes": count} for name, count in parts.items()),
+    )
+    unkind = records["stored"] - records["collective"] - records["p2p"]
+    yield Verdict(
+        RECORDS_ADD_UP.name,
+        unkind == 0,
+        f"{records['collective']:,} collectives + {records['p2p']:,} point-to-point = {records['stored']:,} stored"
+        if unkind == 0
+        else f"{abs(unkind):,} of {records['stored']:,} stored records are of no kind or of two",
+        {"records_of_no_kind": unkind},
+    )
+    yield Verdict(
+        NOTHING_REJECTED.name,
+        summary.rejected_lines == 0,
+        f"{summary.rejected_lines:,} lines rejected, {summary.foreign_lines:,} recognised as something else's",
+        {"rejected_lines": summary.rejected_lines, "rejected_bytes": sizes["rejected"]},
+        _rows(rejects.filter(pc.equal(rejects["outcome"], "rejected")), ("path", "line", "reason", "sample")),
+    )
+    damaged = [row for row in files.to_pylist() if row["problem"] or row["status"] in ("unreadable", "vanished")]
+    yield Verdict(
+        READ_TO_THE_END.name,
+        not damaged,
+        f"{len(damaged)} of {files.num_rows} files could not be read to their end",
+        {"files": len(damaged)},
+        tuple({name: row[name] for name in ("path", "status", "problem")} for row in damaged[:_SHOWN]),
+    )
+    yield Verdict(
+        LOGGED_ONCE.name,
+        records["duplicate"] == 0,
+        f"{records['duplicate']:,} records had been stored already",
+        {"duplicate_records": records["duplicate"]},
+    )
+    yield Verdict(
+        NOTHING_LOST.name,
+        summary.dropped_by_plugin == 0,
+        f"the plugin says it lost {summary.dropped_by_plugin:,} records",
+        {"records_lost": summary.dropped_by_plugin},
+    )
+
+
+def judge_typing(communicators: pa.Table, membership: pa.Table, incarnations: int, limits: Thresholds) -> Iterator[Verdict]:
+    """Apply `TYPING_RULES` to the dimension tables of a run."""
+    yield from judge(communicators, [_communicator_suite()])
+    partial = [row for row in communicators.to_pylist() if row["n_ranks"] is not None and row["ranks_seen"] < row["n_ranks"]]
+    missing = sum(row["n_ranks"] - row["ranks_seen"] for row in partial)
+    yield Verdict(
+        EVERY_RANK_REPORTS.name,
+        not partial,
+        f"{missing:,} ranks of {len(partial)} of {communicators.num_rows} communicators have no records",
+        {"ranks_missing": missing, "communicators": len(partial)},
+        tuple({name: row[name] for name in ("id", "comm_name", "n_ranks", "ranks_seen")} for row in partial[:_SHOWN]),
+    )
+    yield from judge(membership, [_membership_suite()])
+    pause_s = limits.incarnation_gap_us / 1e6
+    yield Verdict(
+        ONE_LAUNCH.name,
+        incarnations <= 1,
+        f"{incarnations} launches, told apart by disjoint communicators and a pause of more than {pause_s:.0f} s"
+        if incarnations > 1
+        else "one launch",
+        {"launches": incarnations},
+    )
+
+
+def _communicator_suite() -> Suite:
+    return Suite(
+        COMMUNICATORS_CONSISTENT,
+        (
+            unique(_COMMUNICATOR_KEY, "no communicator is listed twice"),
+            present("incarnation", "every communicator belongs to a launch"),
+            among("coll_type", COLL_TYPES, f"the placement class is one of {', '.join(COLL_TYPES)}"),
+            between("records", 1, None, "every communicator has records"),
+        ),
+    )
+
+
+def _membership_suite() -> Suite:
+    return Suite(
+        ONE_PROCESS_PER_RANK,
+        (
+            unique((*_COMMUNICATOR_KEY, "rank"), "no rank of a communicator is claimed by two processes"),
+            present("rank", "every member has a rank"),
+            at_least("n_ranks", "rank", "no rank is beyond the size of its communicator"),
+        ),
+    )
+
+
+def _rows(table: pa.Table, columns: tuple[str, ...]) -> tuple[dict[str, Cell], ...]:
+    return tuple(table.select(columns).slice(0, _SHOWN).to_pylist())

@@ -1,0 +1,49 @@
+"""Rules for reports: they are there, they can be read alone, and they show every analysis."""
+
+from collections.abc import Iterator, Sequence
+
+from nixt_pipeline.quality.verdicts import Rule, Verdict
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import layout
+from nixt_pipeline.store.manifest import read_manifest
+
+STANDS_ALONE = Rule(
+    "the_report_needs_no_network",
+    "The report is one file: pictures, styles and scripts are inside it, so that it can be sent and opened anywhere.",
+)
+COMPLETE = Rule(
+    "the_report_shows_every_analysis",
+    "Each analysis has a result at least as new as the events it was computed from; a report never computes what is missing.",
+)
+REPORT_RULES = (STANDS_ALONE, COMPLETE)
+
+# How a page would fetch something when it is opened. Plain links to other pages are not fetched.
+_FETCHES = ('src="http', "src='http", '<link rel="stylesheet"', "@import", "url(http")
+
+
+def judge_report(run: str, settings: Settings, analyses: Sequence[str]) -> Iterator[Verdict]:
+    """Apply `REPORT_RULES` to the report of `run`. Raises `FileNotFoundError` when there is none."""
+    page = (layout.report_dir(settings, run) / "index.html").read_text(encoding="utf-8")
+    found = [text for text in _FETCHES if text in page]
+    yield Verdict(
+        STANDS_ALONE.name,
+        not found,
+        f"the page would fetch: {', '.join(found)}" if found else "nothing in the page is fetched from elsewhere",
+        {"size_bytes": len(page.encode("utf-8"))},
+    )
+    published = (layout.store_dir(settings, run) / layout.MANIFEST).stat().st_mtime_ns
+    problems = [problem for name in analyses if (problem := _problem(name, run, settings, published))]
+    yield Verdict(
+        COMPLETE.name,
+        not problems,
+        "; ".join(problems) or f"all {len(analyses)} analyses were computed from generation {read_manifest(settings, run).generation}",
+        {"analyses": len(analyses), "missing": len(problems)},
+    )
+
+
+def _problem(analysis: str, run: str, settings: Settings, published_ns: int) -> str | None:
+    """What is wrong with the result of an analysis, if anything."""
+    path = layout.results_path(settings, analysis, run)
+    if not path.exists():
+        return f"{analysis} was not computed"
+    return f"{analysis} is older than the events" if path.stat().st_mtime_ns < published_ns else None

@@ -1,0 +1,30 @@
+"""What a data-quality rule is, and what comes out when it is applied to a run."""
+
+from dataclasses import dataclass, field
+
+# A cell of the table that a verdict shows.
+Cell = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that should hold for a run's data.
+
+    `name` reads as a sentence with underscores for spaces, because that is what the list of checks shows. `meaning` says what a
+    violation does to the results. A `blocking` rule stops the run: whatever is computed after its violation would be wrong.
+    """
+
+    name: str
+    meaning: str
+    blocking: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a rule: a sentence with the numbers it rests on, the numbers themselves, and rows that show them."""
+
+    rule: str
+    passed: bool
+    summary: str
+    facts: dict[str, Cell] = field(default_factory=dict)
+    rows: tuple[dict[str, Cell], ...] = ()

@@ -1,0 +1,1 @@
+"""The HTML reports: figures (matplotlib) and pages (Jinja2). No Dagster."""

@@ -1,0 +1,28 @@
+"""Colours, defined once: the same placement class has the same colour in every figure and table.
+
+Okabe and Ito's palette, which people with any of the common colour-vision deficiencies can tell apart; only members that
+stand out against both the light and the dark page are used.
+"""
+
+COLL_TYPE_COLOURS = {
+    "nic-only": "#0072B2",
+    "nvlink-only": "#009E73",
+    "mixed": "#D55E00",
+    "single-rank": "#CC79A7",
+}
+# Records without a communicator shape, and whatever a later version calls something new.
+OTHER_COLOUR = "#888888"
+
+# Readable on white and on near-black; the pages' style sheet replaces it for text with the page's own text colour.
+INK = "#777777"
+
+# Okabe and Ito's sky blue, for bars that stand for no placement.
+NEUTRAL_COLOUR = "#56B4E9"
+
+# One colour per decade of a count, monotonic in brightness (ColorBrewer's YlGnBu). Squares need an outline to show on any page.
+DECADE_COLOURS = ("#ffffcc", "#c7e9b4", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#0c2c84")
+
+
+def colour_of(coll_type: str | None) -> str:
+    """The colour of a placement class."""
+    return COLL_TYPE_COLOURS.get(coll_type or "", OTHER_COLOUR)

@@ -1,0 +1,331 @@
+"""What the run is, how good its data are and how much of the job they cover: the part of a report that comes first."""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nixt_pipeline.inspector.operations import COLL_TYPES
+from nixt_pipeline.reporting.content import SHOWN_REJECTS, RunContent
+from nixt_pipeline.reporting.text import NOT_AVAILABLE, count, duration, percent, plain, plural, shorten, size, utc
+from nixt_pipeline.reporting.views import Fact, SectionView, Spec, TableView, table_view
+from nixt_pipeline.settings import Thresholds
+
+SHOWN_ROWS = 15
+SAMPLE_CHARACTERS = 160
+RUN_INFO_CHARACTERS = 200
+BYTE_OUTCOMES = ("stored", "duplicate", "rejected", "foreign", "blank")
+_RELEASE = re.compile(r"v?(2\.\d{2}\.\d{1,2})(?!\d)")
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of the job the records cover. The rates are None when `coverage` was not computed, or says nothing."""
+
+    capture_rate: float | None
+    complete_share: float | None
+    cells: int
+    processes_seen: int
+    processes_expected: int
+    ranks_missing: int
+    communicators_incomplete: int
+    communicators: int
+
+    def caveats(self, thresholds: Thresholds) -> tuple[str, ...]:
+        """What a reader must know before comparing anything; empty when the coverage is good."""
+        found = []
+        if self.capture_rate is not None and self.capture_rate < thresholds.min_capture_rate:
+            found.append(
+                f"Only {percent(self.capture_rate)} of the operations were captured. Volumes are of captured records, "
+                "and differences between ranks or hosts may be differences between samples."
+            )
+        if self.processes_seen < self.processes_expected:
+            found.append(
+                f"{count(self.processes_seen)} of at least {count(self.processes_expected)} processes left records; "
+                "nothing here describes the others."
+            )
+        return tuple(found)
+
+
+def coverage_of(content: RunContent) -> Coverage:
+    """Sum up the run's coverage. A communicator as large as the job tells how many processes there must be at least."""
+    rows = content.rows("coverage")
+    cells = sum(row["cells"] or 0 for row in rows)
+    communicators = content.rows("communicators")
+    short = [row for row in communicators if row["n_ranks"] and row["ranks_seen"] < row["n_ranks"]]
+    largest: dict[Any, int] = defaultdict(int)
+    for row in communicators:
+        largest[row["incarnation"]] = max(largest[row["incarnation"]], row["n_ranks"] or 0)
+    processes = len(content.rows("processes"))
+    return Coverage(
+        capture_rate=pooled_capture_rate(rows),
+        complete_share=sum(row["complete_cells"] or 0 for row in rows) / cells if cells else None,
+        cells=cells,
+        processes_seen=processes,
+        processes_expected=max(processes, sum(largest.values())),
+        ranks_missing=sum(row["n_ranks"] - row["ranks_seen"] for row in short),
+        communicators_incomplete=len(short),
+        communicators=len(communicators),
+    )
+
+
+def pooled_capture_rate(rows: Sequence[Mapping[str, Any]]) -> float | None:
+    """Capture rate over several rows of `coverage`, each weighted by the records that were due; None without any."""
+    rates = [
+        (row["capture_rate"], row["n_ranks"] * row["sn_expected"]) for row in rows if row["capture_rate"] is not None
+    ]
+    due = sum(weight for _, weight in rates)
+    return sum(rate * weight for rate, weight in rates) / due if due else None
+
+
+def time_span(content: RunContent) -> tuple[int | None, int | None]:
+    """Earliest and latest plausible write time of any process, in microseconds."""
+    rows = content.rows("processes")
+    first = [row["first_dump_us"] for row in rows if row["first_dump_us"] is not None]
+    last = [row["last_dump_us"] for row in rows if row["last_dump_us"] is not None]
+    return min(first, default=None), max(last, default=None)
+
+
+def host_count(content: RunContent) -> int:
+    """Distinct hosts over all launches."""
+    return len({row["hostname"] for row in content.rows("hosts")})
+
+
+def process_count(content: RunContent) -> int:
+    """Distinct processes over all launches."""
+    return len({(row["hostname"], row["pid"]) for row in content.rows("processes")})
+
+
+def within_host(content: RunContent) -> set[str]:
+    """The placements of which no communicator spans hosts. On an NVLink rack `nvlink-only` does, elsewhere not."""
+    spanning = {row["coll_type"] for row in content.rows("communicators") if row["hosts_seen"] > 1}
+    return set(COLL_TYPES) - spanning
+
+
+def facts_section(content: RunContent) -> SectionView:
+    """Run id, place, time, size, writers and what `run.json` says."""
+    manifest = content.manifest
+    first, last = time_span(content)
+    processes = process_count(content)
+    facts = [
+        Fact("Run", plain(manifest.run)),
+        Fact("Source directory", plain(manifest.source_dir)),
+        Fact("First record written", utc(first)),
+        Fact("Last record written", utc(last)),
+        Fact("Span", duration(last - first) if first is not None and last is not None else NOT_AVAILABLE),
+        Fact("Processes (normally one GPU each)", count(processes)),
+        Fact("Hosts", count(host_count(content))),
+        Fact("Communicators", count(len(content.rows("communicators")))),
+        Fact("Launches in this directory", count(manifest.incarnations)),
+        Fact("Ingested", f"{plain(manifest.ingested_at).replace('+00:00', 'Z')}, in {manifest.seconds:.3g} s"),
+    ]
+    notes = []
+    if manifest.incarnations > 1:
+        notes.append(
+            f"This directory holds {plural(manifest.incarnations, 'launch', 'launches')} of one or more jobs. Figures over time "
+            "show them apart; totals and distributions contain all of them."
+        )
+    tables = [_writers_table(content)]
+    if manifest.run_info:
+        tables.append(_run_info_table(manifest.run_info))
+    return SectionView("run", "The run", facts=tuple(facts), notes=tuple(notes), tables=tuple(tables))
+
+
+def nccl_hint(writer: Mapping[str, Any]) -> str:
+    """Which NCCL release the plugin came with, as far as its records tell: a hint, because a plugin can be built apart."""
+    release = _RELEASE.search(writer["git_rev"] or "")
+    if release:
+        return f"{release.group(1)} (build name)"
+    if writer["algo_records"]:
+        return "after 2.30 (algorithm written)"
+    if writer["p2p_records"] or writer["named_records"]:
+        return "2.30 or later (P2P or names written)"
+    return "not told; 2.28 or 2.29 write neither P2P nor names"
+
+
+def _writers_table(content: RunContent) -> TableView:
+    rows = [{**row, "nccl": nccl_hint(row)} for row in content.rows("writers")]
+    columns = (
+        Spec("Format version", "inspector_output_format_version"),
+        Spec("Plugin build", "git_rev"),
+        Spec("Attached by", "rec_mechanism"),
+        Spec("NCCL release (hint)", "nccl"),
+        Spec("Processes", "processes", count, numeric=True),
+        Spec("Records", "records", count, numeric=True),
+    )
+    return table_view("Who wrote the records", rows, columns, SHOWN_ROWS)
+
+
+def _run_info_table(run_info: Mapping[str, Any]) -> TableView:
+    def words(value: Any) -> str:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+        return shorten(text, RUN_INFO_CHARACTERS)
+
+    rows = [{"key": key, "value": value} for key, value in sorted(run_info.items())]
+    return table_view("What run.json says", rows, (Spec("Key", "key"), Spec("Value", "value", words)), SHOWN_ROWS)
+
+
+def quality_section(content: RunContent) -> SectionView:
+    """Files, records, bytes, timing and rejected lines."""
+    manifest = content.manifest
+    facts = (
+        Fact("Records stored", count(manifest.records.get("stored", 0))),
+        Fact("Duplicate records left out", count(manifest.records.get("duplicate", 0))),
+        Fact("Rejected lines", count(manifest.rejected_lines)),
+        Fact("Foreign lines", count(manifest.foreign_lines)),
+        Fact("Records the plugin says it lost", count(manifest.dropped_by_plugin)),
+    )
+    tables = [_files_table(content), _bytes_table(content), _timing_table(content)]
+    problems = [
+        row for row in content.rows("files") if row["status"] not in ("read", "unchanged") or row["problem"] is not None
+    ]
+    if problems:
+        columns = (
+            Spec("File", "path"),
+            Spec("Status", "status"),
+            Spec("Problem", "problem"),
+            Spec("Size", "size_bytes", size, numeric=True),
+            Spec("Records", "records", count, numeric=True),
+        )
+        rows = [{**row, "records": row["records_collective"] + row["records_p2p"]} for row in problems]
+        tables.append(table_view("Files with a problem", rows, columns, SHOWN_ROWS, path=content.paths.get("files")))
+    tables += _reject_tables(content)
+    notes = (
+        "Every byte of every file is stored, a counted duplicate, rejected, foreign or blank, counted after decompression.",
+        "What the plugin says it lost comes from its own counters (`dropped_by_plugin`), which only newer plugins write: 0 does "
+        "not mean that nothing was lost.",
+    )
+    return SectionView("quality", "Data quality", facts=facts, notes=notes, tables=tuple(tables))
+
+
+def _files_table(content: RunContent) -> TableView:
+    rows = [{"status": status, "files": files} for status, files in content.manifest.files.items()]
+    return table_view("Files by status", rows, (Spec("Status", "status"), Spec("Files", "files", count, numeric=True)))
+
+
+def _bytes_table(content: RunContent) -> TableView:
+    """Bytes by outcome, with the check that they add up to what was read."""
+    counts = content.manifest.bytes
+    read = counts.get("read", 0)
+    rows: list[dict[str, Any]] = [{"outcome": name, "bytes": counts.get(name, 0)} for name in BYTE_OUTCOMES]
+    total = sum(row["bytes"] for row in rows)
+    rows.append(
+        {
+            "outcome": "read, the sum of the above" if total == read else "read, which is NOT the sum of the above",
+            "bytes": read,
+        }
+    )
+    for row in rows:
+        row["share"] = row["bytes"] / read if read else None
+    columns = (
+        Spec("Outcome", "outcome"),
+        Spec("Bytes", "bytes", count, numeric=True),
+        Spec("Share", "share", percent, numeric=True),
+    )
+    return table_view("Where the bytes went", rows, columns)
+
+
+def _timing_table(content: RunContent) -> TableView:
+    columns = (
+        Spec("Kind", "kind"),
+        Spec("Timing source", "coll_timing_source"),
+        Spec("Records", "records", count, numeric=True),
+        Spec("Without usable time", "unusable_times", count, numeric=True),
+    )
+    return table_view("How times were measured", content.rows("timing"), columns, SHOWN_ROWS)
+
+
+def _reject_tables(content: RunContent) -> list[TableView]:
+    """Reasons with counts, and the first rejected lines with place and sample."""
+    reasons = content.rows("reject_reasons")
+    if not reasons:
+        return []
+    by_reason = (
+        Spec("Outcome", "outcome"),
+        Spec("Reason", "reason"),
+        Spec("Lines", "lines", count, numeric=True),
+        Spec("Bytes", "bytes", count, numeric=True),
+        Spec("Files", "files", count, numeric=True),
+    )
+    by_line = (
+        Spec("File", "path"),
+        Spec("Line", "line", count, numeric=True),
+        Spec("Byte offset", "byte_offset", count, numeric=True),
+        Spec("Outcome", "outcome"),
+        Spec("Reason", "reason"),
+        Spec("Sample", "sample", lambda sample: shorten(sample, SAMPLE_CHARACTERS)),
+    )
+    total, path = sum(row["lines"] for row in reasons), content.paths.get("rejects")
+    return [
+        table_view("Rejected and foreign lines by reason", reasons, by_reason, SHOWN_ROWS),
+        table_view("Rejected and foreign lines", content.rows("rejects"), by_line, SHOWN_REJECTS, total, path),
+    ]
+
+
+def coverage_parts(content: RunContent) -> SectionView:
+    """Capture rate, missing ranks, and the communicators that were seen least."""
+    coverage = coverage_of(content)
+    facts = (
+        Fact("Capture rate (records seen of records due)", percent(coverage.capture_rate)),
+        Fact("Collectives seen by every rank", f"{percent(coverage.complete_share)} of {count(coverage.cells)}"),
+        Fact("Processes seen", f"{count(coverage.processes_seen)} of at least {count(coverage.processes_expected)}"),
+        Fact("Ranks without any record", count(coverage.ranks_missing)),
+        Fact(
+            "Communicators with missing ranks",
+            f"{count(coverage.communicators_incomplete)} of {count(coverage.communicators)}",
+        ),
+    )
+    rows = content.rows("coverage")
+    rows.sort(
+        key=lambda row: (1.0 if row["capture_rate"] is None else row["capture_rate"], str(row["id"]), str(row["coll"]))
+    )
+    for row in rows:
+        row["ranks"] = f"{count(row['ranks_seen'])} of {count(row['n_ranks'])}"
+    columns = (
+        Spec("Communicator", "id"),
+        Spec("Name", "comm_name"),
+        Spec("Placement", "coll_type"),
+        Spec("Function", "coll"),
+        Spec("Ranks seen", "ranks"),
+        Spec("Hosts", "hosts_seen", count, numeric=True),
+        Spec("Operations due", "sn_expected", count, numeric=True),
+        Spec("Operations seen", "sn_seen", count, numeric=True),
+        Spec("Records", "records", count, numeric=True),
+        Spec("Capture rate", "capture_rate", percent, numeric=True),
+        Spec("Seen by all ranks", "complete_share", percent, numeric=True),
+        Spec("Lost by its own count", "dropped_by_plugin", count, numeric=True),
+    )
+    tables = [
+        _coverage_by_type(rows),
+        table_view("Least covered first", rows, columns, SHOWN_ROWS, path=content.paths.get("coverage")),
+    ]
+    return SectionView("coverage", "Coverage", facts=facts, tables=tuple(tables))
+
+
+def _coverage_by_type(rows: list[dict[str, Any]]) -> TableView:
+    """Capture by placement and function: sampling favours some of them."""
+    groups: dict[tuple[str | None, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        groups[row["coll_type"], row["coll"]].append(row)
+    pooled = [
+        {
+            "coll_type": coll_type,
+            "coll": coll,
+            "communicators": len(group),
+            "records": sum(row["records"] for row in group),
+            "capture_rate": pooled_capture_rate(group),
+        }
+        for (coll_type, coll), group in groups.items()
+    ]
+    order = {name: position for position, name in enumerate(COLL_TYPES)}
+    ordered = sorted(pooled, key=lambda group: (order.get(group["coll_type"], len(order)), group["coll"]))
+    columns = (
+        Spec("Placement", "coll_type"),
+        Spec("Function", "coll"),
+        Spec("Communicators", "communicators", count, numeric=True),
+        Spec("Records", "records", count, numeric=True),
+        Spec("Capture rate", "capture_rate", percent, numeric=True),
+    )
+    return table_view("Capture rate by placement and function", ordered, columns, SHOWN_ROWS)

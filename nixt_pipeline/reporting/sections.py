@@ -1,0 +1,295 @@
+"""The sections that show analyses. Each takes its table as computed; the words never say more than the table does."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from nixt_pipeline.reporting import drawing, figures
+from nixt_pipeline.reporting.content import Reading, RunContent
+from nixt_pipeline.reporting.quality import SHOWN_ROWS, coverage_of, coverage_parts, within_host
+from nixt_pipeline.reporting.text import count, duration, gbs, number, percent, plain, plural, shorten, size, utc
+from nixt_pipeline.reporting.views import FigureView, SectionView, Spec, table_view
+
+SHORTEST_IS_LAST = (
+    "The rank that arrives last does not wait: it has the SHORTEST time and the HIGHEST bandwidth, and everybody else's time "
+    "contains the wait for it. Low bandwidth here does not mean a slow host."
+)
+
+
+@dataclass(frozen=True)
+class AnalysisSection:
+    """A section that rests on one analysis."""
+
+    analysis: str
+    anchor: str
+    title: str
+    build: Callable[[RunContent, pa.Table], SectionView]
+
+
+def analysis_section(content: RunContent, section: AnalysisSection) -> SectionView:
+    """The section with its analysis' question and reading; only that when there is no result or nothing in it."""
+    reading = content.readings.get(section.analysis, Reading(section.title, "", ""))
+    table = content.tables.get(section.analysis)
+    frame = SectionView(section.anchor, section.title, question=reading.question, reading=reading.reading)
+    if table is None:
+        return replace(frame, state="missing", notes=(f"The result {section.analysis} of this run does not exist.",))
+    if table.num_rows == 0:
+        return replace(frame, state="empty")
+    built = section.build(content, table)
+    caveats = coverage_of(content).caveats(content.thresholds)
+    return replace(
+        frame, caveats=caveats, notes=built.notes, facts=built.facts, figures=built.figures, tables=built.tables
+    )
+
+
+def _payload(content: RunContent, table: pa.Table) -> SectionView:
+    data = figures.payload_bars(table)
+    rows = sorted(
+        table.to_pylist(),
+        key=lambda row: (-(row["payload_bytes"] or 0), row["kind"], row["coll"], row["coll_type"] or ""),
+    )
+    columns = (
+        Spec("Function", "coll"),
+        Spec("Placement", "coll_type"),
+        Spec("Kind", "kind"),
+        Spec("Records", "records", count, numeric=True),
+        Spec("Collectives", "collectives", count, numeric=True),
+        Spec("Observed payload", "payload_bytes", size, numeric=True),
+        Spec("Share of payload", "share_of_payload", percent, numeric=True),
+        Spec("Share of records", "share_of_records", percent, numeric=True),
+        Spec("Median time", "exec_time_p50_us", duration, numeric=True),
+        Spec("Median bandwidth, GB/s", "busbw_p50_gbs", gbs, numeric=True),
+        Spec("Unusable times", "unusable_times", count, numeric=True),
+    )
+    drawn: tuple[FigureView, ...] = ()
+    if data.total_bytes:
+        alt = "Share of the observed payload: " + ", ".join(
+            f"{shorten(coll, 24)} {percent(sum(s.payload_bytes for s in segments) / data.total_bytes)}"
+            for coll, segments in data.bars
+        )
+        drawn = (FigureView(drawing.draw_payload(data), alt, "Observed payload by function, coloured by placement."),)
+    notes = ("Payload is summed over the records of all ranks: what was observed, and at most what the job sent.",)
+    tables = (
+        table_view("By function and placement", rows, columns, SHOWN_ROWS, path=content.paths.get("summary_histogram")),
+    )
+    return SectionView("", "", notes=notes, figures=drawn, tables=tables)
+
+
+def _hot_kernels(content: RunContent, table: pa.Table) -> SectionView:
+    data = figures.kernel_bars(table)
+    rows = sorted(table.to_pylist(), key=lambda row: row["rank_by_bytes"])
+    columns = (
+        Spec("Rank", "rank_by_bytes", count, numeric=True),
+        Spec("Kernel", "label"),
+        Spec("Records", "records", count, numeric=True),
+        Spec("Observed payload", "payload_bytes", size, numeric=True),
+        Spec("Share", "share_of_payload", percent, numeric=True),
+        Spec("Cumulative", "cumulative_share_of_payload", percent, numeric=True),
+        Spec("Share of rank time", "share_of_rank_time", percent, numeric=True),
+        Spec("Bandwidth p10, GB/s", "busbw_p10_gbs", gbs, numeric=True),
+        Spec("p50", "busbw_p50_gbs", gbs, numeric=True),
+        Spec("p90", "busbw_p90_gbs", gbs, numeric=True),
+        Spec("Transfer p50, GB/s", "transfer_busbw_p50_gbs", gbs, numeric=True),
+        Spec("Variation (CV)", "busbw_cv", number, numeric=True),
+        Spec("Time p50", "exec_time_p50_us", duration, numeric=True),
+        Spec("Time p99", "exec_time_p99_us", duration, numeric=True),
+        Spec("Time waited", "wait_us", duration, numeric=True),
+        Spec("Capture rate", "capture_rate", percent, numeric=True),
+        Spec("Hosts", "hosts", count, numeric=True),
+    )
+    drawn: tuple[FigureView, ...] = ()
+    if data.kernels:
+        last = data.kernels[-1]
+        caption = f"The {count(len(data.kernels))} hottest of {count(data.total)} kernels carry {percent(last.cumulative)} of the observed payload."
+        drawn = (
+            FigureView(drawing.draw_kernels(data), caption, caption + " Bars: share of each; line: cumulative share."),
+        )
+    notes = ("A kernel is one function on one communicator shape (ranks r, NCCL nodes n) with one message size.",)
+    tables = (
+        table_view("Hot kernels by observed payload", rows, columns, SHOWN_ROWS, path=content.paths.get("hot_kernels")),
+    )
+    return SectionView("", "", notes=notes, figures=drawn, tables=tables)
+
+
+def _distributions(content: RunContent, table: pa.Table) -> SectionView:
+    data = figures.ecdf_figure(table)
+    if not data.panels:
+        return SectionView("", "", notes=("No kernel has a usable bandwidth.",))
+    alt = "Cumulative distributions of bus bandwidth for " + "; ".join(panel.label for panel in data.panels)
+    caption = (
+        "Absolute bus bandwidth; a steep curve is steady, a long foot is a slow tail. The dashed curve keeps, of each complete "
+        "collective, only the last rank to arrive: the closest to the transfer itself."
+    )
+    return SectionView("", "", figures=(FigureView(drawing.draw_ecdf(data), alt, caption),))
+
+
+def _time(content: RunContent, table: pa.Table) -> SectionView:
+    launches = figures.time_figures(table)
+    drawn = []
+    for position, launch in enumerate(launches[: figures.MAX_LAUNCHES], start=1):
+        which = f"Launch {position} of {len(launches)}: " if len(launches) > 1 else ""
+        span = f"{utc(launch.start_us)} to {utc(launch.end_us)}"
+        alt = f"Bus bandwidth over time, {span}, for " + ", ".join(f"{p.coll} {p.coll_type}" for p in launch.panels)
+        caption = f"{which}{span}. Line: median; band: p25 to p75; dashes: median of the last rank to arrive. Scales differ by panel."
+        drawn.append(FigureView(drawing.draw_time(launch, f"time-{position}"), alt, caption))
+    notes = (_message_sizes(table),)
+    return SectionView("", "", notes=notes, figures=tuple(drawn))
+
+
+def _message_sizes(table: pa.Table) -> str:
+    """Which message sizes the bandwidths of a result are of."""
+    smallest: int = max(value or 0 for value in table["min_message_bytes"].to_pylist())
+    if smallest:
+        return f"Bandwidths are of messages of {size(smallest)} and more: small messages have low bandwidths by nature."
+    return "Bandwidths are of messages of every size: there are no large ones."
+
+
+_SPATIAL_COLUMNS = (
+    Spec("Function", "coll"),
+    Spec("Placement", "coll_type"),
+    Spec("Records", "records", count, numeric=True),
+    Spec("Complete collectives", "cells", count, numeric=True),
+    Spec("Last to arrive", "last_arrivals", count, numeric=True),
+    Spec("Expected if equal", "expected_last_arrivals", number, numeric=True),
+    Spec("Bandwidth p10, GB/s", "busbw_p10_gbs", gbs, numeric=True),
+    Spec("p50", "busbw_p50_gbs", gbs, numeric=True),
+    Spec("p90", "busbw_p90_gbs", gbs, numeric=True),
+    Spec("Time p50", "exec_time_p50_us", duration, numeric=True),
+)
+
+
+def _entities(content: RunContent, table: pa.Table) -> SectionView:
+    drawn, tables = [], []
+    for level, plural_name in (("host", "hosts"), ("process", "processes")):
+        drawn += _level_figures(table, level, plural_name, within_host(content))
+        rows = [row for row in table.to_pylist() if row["level"] == level]
+        if rows:
+            rows.sort(key=lambda row: (-_excess(row), figures.entity_name(row), row["coll"], row["coll_type"] or ""))
+            for row in rows:
+                row["entity"] = figures.entity_name(row)
+            columns = (Spec(level.capitalize(), "entity"), *_SPATIAL_COLUMNS)
+            caption = f"By {level}, most last arrivals beyond the expected first"
+            tables.append(table_view(caption, rows, columns, SHOWN_ROWS, path=content.paths.get("spatial_correlation")))
+    return SectionView(
+        "", "", notes=(SHORTEST_IS_LAST, _message_sizes(table)), figures=tuple(drawn), tables=tuple(tables)
+    )
+
+
+def _excess(row: Mapping[str, Any]) -> float:
+    return float((row["last_arrivals"] or 0) - (row["expected_last_arrivals"] or 0))
+
+
+def _level_figures(table: pa.Table, level: str, plural_name: str, one_host_types: set[str]) -> list[FigureView]:
+    drawn = []
+    arrivals = figures.last_arrivals(table, level, one_host_types)
+    if arrivals.rows:
+        first = arrivals.rows[0]
+        alt = f"{first.label} arrived last in {percent(first.observed)} of {count(first.cells)} collectives, expected {percent(first.expected)}"
+        everyone = len(arrivals.rows) == arrivals.total
+        shown = (
+            f"All {plural_name}, by"
+            if everyone
+            else f"The {len(arrivals.rows)} of {count(arrivals.total)} {plural_name} with most"
+        )
+        caption = f"{shown} last arrivals beyond the expected share; collectives within one {level} are left out."
+        drawn.append(FigureView(drawing.draw_last_arrivals(arrivals, f"last-{level}"), alt, caption))
+    panels = figures.range_panels(table, level)
+    if panels and (level == "process" or any(panel.total > 1 for panel in panels)):
+        alt = f"Bandwidth ranges by {level} for " + ", ".join(f"{panel.coll} {panel.coll_type}" for panel in panels)
+        caption = f"Bus bandwidth by {level}, the functions and placements with most records, waiting included: low is not slow."
+        drawn.append(FigureView(drawing.draw_ranges(panels, f"range-{level}"), alt, caption))
+    return drawn
+
+
+def _sizes(content: RunContent, table: pa.Table) -> SectionView:
+    data = figures.heat_map(table)
+    rows = sorted(
+        table.to_pylist(),
+        key=lambda row: (-row["records"], row["coll"], row["n_ranks"] or 0, row["coll_msg_size_bytes"] or 0),
+    )
+    columns = (
+        Spec("Ranks", "n_ranks", count, numeric=True),
+        Spec("NCCL nodes", "nnodes", count, numeric=True),
+        Spec("Placement", "coll_type"),
+        Spec("Function", "coll"),
+        Spec("Message size", "coll_msg_size_bytes", size, numeric=True),
+        Spec("Records", "records", count, numeric=True),
+        Spec("Collectives", "collectives", count, numeric=True),
+        Spec("Observed payload", "payload_bytes", size, numeric=True),
+    )
+    drawn: tuple[FigureView, ...] = ()
+    if data.cells:
+        cut = (
+            f" The {len(data.rows)} of {count(data.total_rows)} shapes with most records."
+            if data.total_rows > len(data.rows)
+            else ""
+        )
+        caption = f"Records by communicator shape (ranks r / NCCL nodes n), function and message size.{cut}"
+        drawn = (FigureView(drawing.draw_heat_map(data), caption, caption),)
+    tables = (table_view("By records", rows, columns, SHOWN_ROWS, path=content.paths.get("resource_correlation")),)
+    return SectionView("", "", figures=drawn, tables=tables)
+
+
+def _others(content: RunContent, table: pa.Table) -> SectionView:
+    rows = sorted(
+        table.to_pylist(),
+        key=lambda row: (row["attribute"], row["coll"], row["coll_type"] or "", -row["records"], str(row["value"])),
+    )
+    columns = (
+        Spec("Attribute", "attribute"),
+        Spec("Value", "value"),
+        Spec("Function", "coll"),
+        Spec("Placement", "coll_type"),
+        Spec("Records", "records", count, numeric=True),
+        Spec("Bandwidth p25, GB/s", "busbw_p25_gbs", gbs, numeric=True),
+        Spec("p50", "busbw_p50_gbs", gbs, numeric=True),
+        Spec("p75", "busbw_p75_gbs", gbs, numeric=True),
+        Spec("Time p50", "exec_time_p50_us", duration, numeric=True),
+    )
+    path = content.paths.get("other_correlation")
+    return SectionView("", "", tables=(table_view("Bandwidth by attribute", rows, columns, 2 * SHOWN_ROWS, path=path),))
+
+
+def communicators_section(content: RunContent) -> SectionView:
+    """Communicators with their role and how it was told."""
+    rows = content.rows("communicators")
+    title = "Communicators"
+    if not rows:
+        return SectionView("communicators", title, state="empty")
+    rows.sort(key=lambda row: (-row["records"], str(row["id"])))
+    for row in rows:
+        row["ranks"] = f"{count(row['ranks_seen'])} of {count(row['n_ranks'])}"
+    columns = (
+        Spec("Communicator", "id"),
+        Spec("Name", "comm_name"),
+        Spec("Placement", "coll_type"),
+        Spec("Role", "parallel_role", lambda role: "not told" if role is None else plain(role)),
+        Spec("Role told by", "parallel_role_source"),
+        Spec("Ranks seen", "ranks"),
+        Spec("NCCL nodes", "nnodes", count, numeric=True),
+        Spec("Hosts", "hosts_seen", count, numeric=True),
+        Spec("Launch", "incarnation", count, numeric=True),
+        Spec("Records", "records", count, numeric=True),
+    )
+    notes = (
+        "The log does not name the parallel role. It is told from the name the framework gave, or guessed from the shape; the "
+        "table says which.",
+    )
+    table = table_view(
+        "Communicators with most records", rows, columns, SHOWN_ROWS, path=content.paths.get("communicators")
+    )
+    return SectionView("communicators", title, notes=notes, tables=(table,))
+
+
+COVERAGE = AnalysisSection("coverage", "coverage", "Coverage", lambda content, _: coverage_parts(content))
+ANALYSIS_SECTIONS = (
+    AnalysisSection("summary_histogram", "payload", "Communication structure", _payload),
+    AnalysisSection("hot_kernels", "kernels", "Hot kernels", _hot_kernels),
+    AnalysisSection("bandwidth_ecdf", "distributions", "Bandwidth distributions", _distributions),
+    AnalysisSection("temporal_correlation", "time", "Bandwidth over time", _time),
+    AnalysisSection("spatial_correlation", "entities", "Hosts and processes", _entities),
+    AnalysisSection("resource_correlation", "sizes", "Message sizes and communicator shapes", _sizes),
+    AnalysisSection("other_correlation", "others", "Other correlations", _others),
+)

@@ -1,0 +1,126 @@
+"""Every setting and every threshold, typed and in one place.
+
+Values come from, in order: arguments, environment variables (`NIXT_LANDING_DIR`,
+`NIXT_THRESHOLDS__LARGE_MESSAGE_BYTES`), a `nixt.toml` in the working directory, and the defaults below.
+"""
+
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+SETTINGS_FILE = "nixt.toml"
+
+
+class SettingsError(ValueError):
+    """The environment or `nixt.toml` holds a value that is not usable; the message says which and why."""
+
+
+class Thresholds(BaseModel):
+    """Limits that turn numbers into verdicts. Each comment says where the value comes from."""
+
+    # The NIXT paper's own cut for "large messages" in its temporal and scaling queries.
+    large_message_bytes: int = 1_000_000
+    # An early rank's record of one operation is a single sample; below 20 a percentile is not worth drawing (the
+    # paper's straggler figures use the same minimum).
+    min_records_per_group: int = 20
+    # The plugin's counters are 64-bit; above 1e15 us (31 years) an execution time is a wrapped subtraction.
+    wrapped_exec_time_us: int = 10**15
+    # A size of 2^64 - count is the plugin's uint8 bug; real counts below 2^48 bytes (256 TiB) are told apart from it.
+    max_message_bytes: int = 2**48
+    # Inspector shipped in 2025. Anything earlier than 2020 or later than 2100 is no Unix time in microseconds.
+    min_timestamp_us: int = 1_577_836_800_000_000
+    max_timestamp_us: int = 4_102_444_800_000_000
+    # Two launches in one directory are told apart by a pause longer than any checkpoint seen in public logs.
+    incarnation_gap_us: int = 600_000_000
+    # NVLink 5 moves 900 GB/s in each direction; NVLS can double the apparent rate. Early RCCL builds reported ten times
+    # too much.
+    max_plausible_busbw_gbs: float = 2_000.0
+    # Written and recomputed bandwidth agree to six decimals in 4.2 million records; more than this is another plugin's
+    # formula.
+    bandwidth_mismatch_gbs: float = 0.001
+    # Below this share of captured records, comparing ranks compares samples (coverage gate of the diagnosis rules).
+    min_capture_rate: float = 0.5
+    # Who came last is known only of collectives that every rank logged; when most are incomplete, those left are a
+    # biased sample.
+    min_complete_share: float = 0.5
+    # GPU timing loses a stamp now and then; in public logs well below 1 % of the times are zero or wrapped.
+    max_unusable_share: float = 0.01
+    # Dump times are written on the host's clock; NTP-synchronised hosts stay within this of one another.
+    max_clock_offset_us: int = 1_000_000
+
+
+class Settings(BaseSettings):
+    """Where things are, and how much of the machine may be used."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="NIXT_", env_nested_delimiter="__", toml_file=SETTINGS_FILE, extra="forbid", frozen=True
+    )
+
+    landing_dir: Path = Field(
+        Path("data/landing"), description="Where jobs drop their dump directories; never written to"
+    )
+    data_dir: Path = Field(Path("data"), description="The store, the results and the catalog")
+    reports_dir: Path = Field(Path("reports"), description="HTML reports, one folder per run, and the index")
+    finished_markers: tuple[str, ...] = Field(
+        ("_SUCCESS",), description="Names of files that declare a directory finished"
+    )
+    quiet_period_s: float = Field(
+        300.0, ge=0, description="A directory without a marker is finished after this long without a change"
+    )
+    sacct_command: str | None = Field(
+        None,
+        description="Command that prints a Slurm job's state (the job id is appended), e.g. 'sacct -X -n -o State -j'",
+    )
+    workers: int = Field(
+        default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, description="Processes that parse logs at once"
+    )
+    memory_limit: str = Field("1GiB", description="DuckDB's memory limit for one query; larger work spills to disk")
+    bundle_bytes: int = Field(
+        64 * 2**20, ge=1, description="Log bytes handed to one worker at a time; small files share a bundle"
+    )
+    max_line_bytes: int = Field(
+        16 * 2**20,
+        ge=1024,
+        description="A line longer than this is rejected unread (64-channel verbose records need 14 kB)",
+    )
+    sensor_interval_s: int = Field(
+        30, ge=1, description="Shortest time between two looks of the sensor at the landing directory"
+    )
+    sensor_budget_s: float = Field(20.0, gt=0, description="How long one sensor tick may look at the landing directory")
+    sensor_max_runs_per_tick: int = Field(20, ge=1, description="How many runs one sensor tick may request")
+    report_url: str | None = Field(
+        None, description="Base URL under which reports_dir is served; without it the UI shows the path of the report"
+    )
+    thresholds: Thresholds = Thresholds()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 (pydantic passes it by name)
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments win over the environment, which wins over `nixt.toml`."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @property
+    def catalog_path(self) -> Path:
+        """The DuckDB file of views that people and notebooks open read-only."""
+        return self.data_dir / "catalog.duckdb"
+
+
+def load_settings(**overrides: object) -> Settings:
+    """Read the settings; `overrides` win over everything. Raises `SettingsError` naming the setting and the remedy."""
+    try:
+        return Settings(**overrides)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise SettingsError(
+            f"setting {name!r}: {first['msg']} (got {first['input']!r}); "
+            f"set NIXT_{name.upper().replace('.', '__')} or correct {SETTINGS_FILE}"
+        ) from error

@@ -1,0 +1,1 @@
+"""The run's Parquet: layout, atomic writes, manifest, catalog. No Dagster."""

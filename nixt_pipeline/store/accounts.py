@@ -1,0 +1,174 @@
+"""The books of an ingest: what became of every file, record and byte."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from nixt_pipeline.inspector import taxonomy
+from nixt_pipeline.inspector.inventory import LogFile
+from nixt_pipeline.inspector.log_file import FileSummary
+from nixt_pipeline.store.duplicates import Repeats
+
+
+@dataclass(frozen=True)
+class FileAccount:
+    """One file's row of the `files` table, and what a later ingest must know to take its rows over."""
+
+    file_id: int
+    path: str
+    size_bytes: int
+    mtime_ns: int
+    fingerprint: str
+    compression: str
+    status: str
+    problem: str | None = None
+    hostname: str | None = None
+    pid: int | None = None
+    first_dump_us: int | None = None
+    last_dump_us: int | None = None
+    records_collective: int = 0
+    records_p2p: int = 0
+    records_auxiliary: int = 0
+    records_duplicate: int = 0
+    lines_rejected: int = 0
+    lines_foreign: int = 0
+    bytes_read: int = 0
+    bytes_stored: int = 0
+    bytes_duplicate: int = 0
+    bytes_rejected: int = 0
+    bytes_foreign: int = 0
+    bytes_blank: int = 0
+    content_digest: str | None = None
+    processes: tuple[tuple[str | None, int | None], ...] = ()
+    may_repeat: bool = False
+    reused: bool = False
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every byte read is in exactly one of the other counts."""
+        parts = self.bytes_stored + self.bytes_duplicate + self.bytes_rejected + self.bytes_foreign + self.bytes_blank
+        return self.bytes_read == parts
+
+
+def account_unread(number: int, file: LogFile) -> FileAccount:
+    """The account of a file that was not decoded: somebody else's by its name, or one that cannot be opened."""
+    status = "unreadable" if file.unreadable else "foreign"
+    return replace(_facts(number, file, status), problem=file.unreadable)
+
+
+def account_decoded(file: LogFile, summary: FileSummary) -> FileAccount:
+    """The account of a file that a worker decoded."""
+    counts = {name: value for name, value in asdict(summary).items() if name not in ("rejects", "processes", "path")}
+    facts = _facts(summary.file_id, file, summary.status)
+    return replace(facts, **counts, processes=tuple(sorted(summary.processes, key=str)))
+
+
+def as_copy(account: FileAccount) -> FileAccount:
+    """The account of a file that is a copy of another: all of it counts as duplicate."""
+    return replace(
+        account,
+        status="duplicate",
+        records_duplicate=account.records_collective + account.records_p2p,
+        bytes_duplicate=account.bytes_read,
+        records_collective=0,
+        records_p2p=0,
+        records_auxiliary=0,
+        lines_rejected=0,
+        lines_foreign=0,
+        bytes_stored=0,
+        bytes_rejected=0,
+        bytes_foreign=0,
+        bytes_blank=0,
+    )
+
+
+def without_repeats(account: FileAccount, repeats: Repeats) -> FileAccount:
+    """The account of a file some of whose records were stored already."""
+    return replace(
+        account,
+        records_collective=account.records_collective - repeats.collective,
+        records_p2p=account.records_p2p - repeats.p2p,
+        records_duplicate=account.records_duplicate + repeats.collective + repeats.p2p,
+        bytes_stored=account.bytes_stored - repeats.n_bytes,
+        bytes_duplicate=account.bytes_duplicate + repeats.n_bytes,
+    )
+
+
+def files_table(accounts: Iterable[FileAccount]) -> pa.Table:
+    """The `files` table."""
+    schema = taxonomy.schema(taxonomy.FILE_COLUMNS)
+    rows = [{name: getattr(account, name) for name in schema.names} for account in accounts]
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+@dataclass(frozen=True)
+class IngestSummary:
+    """The result of an ingest in numbers. `incarnations` is the number of launches found in the directory."""
+
+    run: str
+    incarnations: int
+    files: dict[str, int]
+    records: dict[str, int]
+    rejected_lines: int
+    foreign_lines: int
+    dropped_by_plugin: int
+    bytes: dict[str, int]
+    seconds: float
+    schema: int = field(default=1)
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented JSON of an ingest, version 1."""
+        content = asdict(self)
+        return {"schema": content.pop("schema"), **content}
+
+
+def summarise(
+    run: str, accounts: list[FileAccount], incarnations: int, dropped_by_plugin: int, seconds: float
+) -> IngestSummary:
+    """Add up the accounts of all files of a run; `bytes["read"]` is the sum of the other byte counts."""
+
+    def total(name: str) -> int:
+        return sum(getattr(account, name) for account in accounts)
+
+    statuses = ("empty", "foreign", "duplicate", "unreadable", "vanished")
+    files = {
+        "read": sum(account.status == "read" and not account.reused for account in accounts),
+        "unchanged": sum(account.status == "read" and account.reused for account in accounts),
+        **{status: sum(account.status == status for account in accounts) for status in statuses},
+    }
+    collective, p2p = total("records_collective"), total("records_p2p")
+    return IngestSummary(
+        run=run,
+        incarnations=incarnations,
+        files=files,
+        records={
+            "stored": collective + p2p,
+            "collective": collective,
+            "p2p": p2p,
+            "duplicate": total("records_duplicate"),
+        },
+        rejected_lines=total("lines_rejected"),
+        foreign_lines=total("lines_foreign"),
+        dropped_by_plugin=dropped_by_plugin,
+        bytes={
+            name: total(f"bytes_{name}") for name in ("read", "stored", "duplicate", "rejected", "foreign", "blank")
+        },
+        seconds=round(seconds, 3),
+    )
+
+
+def _facts(number: int, file: LogFile, status: str) -> FileAccount:
+    names = (
+        "path",
+        "size_bytes",
+        "mtime_ns",
+        "fingerprint",
+        "compression",
+        "hostname",
+        "pid",
+        "first_dump_us",
+        "last_dump_us",
+    )
+    return FileAccount(file_id=number, status=status, **{name: getattr(file, name) for name in names})

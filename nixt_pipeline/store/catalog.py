@@ -1,0 +1,150 @@
+"""Views over the store: in memory for programs, in `catalog.duckdb` for people and notebooks.
+
+DuckDB allows one writer or many readers of a file. Nothing here ever opens a DuckDB file that another process needs:
+the data are Parquet, connections are in memory, and the catalog file is written aside and renamed.
+"""
+
+from pathlib import Path
+
+import duckdb
+from filelock import FileLock
+
+from nixt_pipeline.inspector import taxonomy
+from nixt_pipeline.inspector.operations import COLL_TYPE_ALIASES, SQL_MACROS
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import layout
+from nixt_pipeline.store.files import replacing
+from nixt_pipeline.store.manifest import Manifest, list_runs, read_manifest
+
+_ARROW_TO_SQL = {
+    "string": "VARCHAR",
+    "int32": "INTEGER",
+    "int64": "BIGINT",
+    "uint64": "UBIGINT",
+    "double": "DOUBLE",
+    "bool": "BOOLEAN",
+    "list<element: int32>": "INTEGER[]",
+    "list<element: int64>": "BIGINT[]",
+    "list<item: int32>": "INTEGER[]",
+    "list<item: int64>": "BIGINT[]",
+}
+
+# An identifier cannot be a bound parameter, so the view text is assembled from constants of this package and file
+# lists; every path is quoted as an SQL string. Derived columns are computed here instead of being stored.
+_EVENTS_VIEW = """
+CREATE OR REPLACE VIEW events AS
+SELECT
+    e.run,
+    {incarnation} AS incarnation,
+    e.* EXCLUDE (run),
+    e.hostname || '-pid' || e.pid AS process,
+    coll_type(e.n_ranks, e.nnodes) AS coll_type,
+    CASE coll_type(e.n_ranks, e.nnodes)
+        WHEN '{canonical}' THEN '{alias}'
+        ELSE coll_type(e.n_ranks, e.nnodes)
+    END AS comm_type,
+    e.n_ranks / e.nnodes AS ranks_per_node,
+    wire_bytes(e.coll, e.coll_msg_size_bytes, e.n_ranks) AS wire_bytes,
+    algobw_gbs(e.coll, e.coll_msg_size_bytes, e.n_ranks, e.coll_exec_time_us) AS algobw_recomputed_gbs,
+    busbw_gbs(e.coll, e.coll_msg_size_bytes, e.n_ranks, e.coll_exec_time_us) AS busbw_recomputed_gbs
+FROM {source} AS e {join};
+"""
+
+# A communicator belongs to exactly one incarnation, so this join never multiplies rows; it is left out for the usual
+# run of one launch.
+_INCARNATION_JOIN = """
+LEFT JOIN communicators AS c
+    ON c.run = e.run AND c.id = e.id AND c.n_ranks = e.n_ranks AND c.nnodes = e.nnodes
+    AND c.comm_name IS NOT DISTINCT FROM e.comm_name
+"""
+
+_KIND_VIEWS = """
+CREATE OR REPLACE VIEW collectives AS SELECT * FROM events WHERE kind = 'collective';
+CREATE OR REPLACE VIEW p2p AS
+SELECT
+    * REPLACE (coll AS coll),
+    coll AS p2p, coll_sn AS p2p_sn, coll_msg_size_bytes AS p2p_msg_size_bytes, coll_exec_time_us AS p2p_exec_time_us,
+    coll_timing_source AS p2p_timing_source, coll_algobw_gbs AS p2p_algobw_gbs, coll_busbw_gbs AS p2p_busbw_gbs
+FROM events WHERE kind = 'p2p';
+"""
+
+
+def connect(settings: Settings, database: Path | None = None) -> duckdb.DuckDBPyConnection:
+    """A DuckDB connection with the configured limits and the project's macros; in memory unless `database` is given."""
+    spill = settings.data_dir / "tmp"
+    config = {"memory_limit": settings.memory_limit, "threads": settings.workers, "temp_directory": str(spill)}
+    con = duckdb.connect(str(database) if database else ":memory:", config=config)  # type: ignore[arg-type]
+    con.execute("SET preserve_insertion_order = false; SET TimeZone = 'UTC'")
+    con.execute(SQL_MACROS)
+    return con
+
+
+def open_run(settings: Settings, run: str) -> duckdb.DuckDBPyConnection:
+    """An in-memory connection whose views show one run. Raises `UnknownRunError`."""
+    con = connect(settings)
+    create_views(con, settings, [read_manifest(settings, run)])
+    return con
+
+
+def open_store(settings: Settings) -> duckdb.DuckDBPyConnection:
+    """An in-memory connection whose views show every published run."""
+    con = connect(settings)
+    create_views(con, settings, list_runs(settings))
+    return con
+
+
+def create_views(con: duckdb.DuckDBPyConnection, settings: Settings, manifests: list[Manifest]) -> None:
+    """Create a view for each table and each materialised analysis, over the given runs."""
+    generations = [manifest.directory(settings) for manifest in manifests]
+    for table, columns in taxonomy.TABLES.items():
+        files = [path for generation in generations for path in layout.table_files(generation, table)]
+        if table != "events":
+            con.execute(f"CREATE OR REPLACE VIEW {table} AS SELECT * FROM {_parquet(files, columns)}")
+    event_files = [path for generation in generations for path in layout.table_files(generation, "events")]
+    several = any(manifest.incarnations > 1 for manifest in manifests)
+    canonical_alias = next((canonical, alias) for alias, canonical in COLL_TYPE_ALIASES.items())
+    con.execute(
+        _EVENTS_VIEW.format(
+            source=_parquet(event_files, taxonomy.EVENT_COLUMNS),
+            incarnation="coalesce(c.incarnation, 1)" if several else "1",
+            join=_INCARNATION_JOIN if several else "",
+            canonical=canonical_alias[0],
+            alias=canonical_alias[1],
+        )
+    )
+    con.execute(_KIND_VIEWS)
+    runs = {manifest.run for manifest in manifests}
+    for directory in sorted((settings.data_dir / "results").glob("*/")):
+        results = [path for path in sorted(directory.glob("run=*.parquet")) if path.stem.removeprefix("run=") in runs]
+        if results:
+            con.execute(
+                f'CREATE OR REPLACE VIEW "{directory.name}" AS SELECT * FROM {_read_parquet(results, hive=False)}'
+            )
+
+
+def publish_catalog(settings: Settings) -> None:
+    """Rebuild `catalog.duckdb` aside and rename it, so that whoever has the old one open keeps reading it."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    with FileLock(settings.data_dir / ".catalog.lock"), replacing(settings.catalog_path) as temporary:
+        con = connect(settings, temporary)
+        create_views(con, settings, list_runs(settings))
+        con.close()
+
+
+def _parquet(files: list[Path], columns: tuple[taxonomy.Column, ...]) -> str:
+    """A table expression over `files`, or an empty table of the right types when there are none."""
+    if files:
+        return _read_parquet(files, hive=taxonomy.RUN not in columns)
+    named = {"run": "VARCHAR"} | {column.name: _ARROW_TO_SQL[str(column.type)] for column in columns}
+    nulls = ", ".join(f"CAST(NULL AS {sql_type}) AS {name}" for name, sql_type in named.items())
+    return f"(SELECT {nulls} WHERE false)"
+
+
+def _read_parquet(files: list[Path], hive: bool) -> str:
+    """`read_parquet` over absolute paths, so that the catalog works from any directory.
+
+    With `hive`, the column `run` comes from the folder's name, for tables that do not store it.
+    """
+    paths = ", ".join("'" + str(path.resolve()).replace("'", "''") + "'" for path in files)
+    partition = "hive_partitioning = true, hive_types = {'run': VARCHAR}" if hive else "hive_partitioning = false"
+    return f"read_parquet([{paths}], {partition}, union_by_name = true)"

@@ -1,0 +1,131 @@
+"""Records that were stored twice: copies of files, rotated prefixes, files appended to themselves.
+
+A duplicate is an identical whole record. The same sequence number with another time or duration is another execution
+(CUDA graph replays) and stays.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from nixt_pipeline.inspector import taxonomy
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store.catalog import connect
+from nixt_pipeline.store.parts import rewrite_part
+
+# Where a record stood, and how its line was padded, is not part of what it says.
+_NOT_COMPARED = ("file_id", "record_bytes")
+
+# Rows whose hash occurs more than once are few; only they are compared column by column. {columns} are names of the
+# taxonomy.
+_REPEATED_ROWS = """
+WITH suspects AS (
+    SELECT filename, file_row_number, hash({columns}) AS digest
+    FROM read_parquet($parts, filename = true, file_row_number = true)
+    WHERE list_contains($files, file_id)
+),
+repeated AS (
+    SELECT filename, file_row_number
+    FROM suspects
+    SEMI JOIN (SELECT digest FROM suspects GROUP BY digest HAVING count(*) > 1) AS twice USING (digest)
+),
+ranked AS (
+    SELECT
+        filename, file_row_number, file_id, {bytes} AS n_bytes, kind,
+        row_number() OVER (PARTITION BY {columns} ORDER BY file_id, filename, file_row_number) AS copy
+    FROM read_parquet($parts, filename = true, file_row_number = true)
+    SEMI JOIN repeated USING (filename, file_row_number)
+)
+SELECT filename, file_row_number, file_id, n_bytes, kind FROM ranked WHERE copy > 1 ORDER BY ALL
+"""
+
+
+class FileContent(Protocol):
+    """What must be known of a decoded file to look for duplicates."""
+
+    @property
+    def file_id(self) -> int:
+        """Number of the file."""
+
+    @property
+    def status(self) -> str:
+        """`read` for a decoded file."""
+
+    @property
+    def content_digest(self) -> str | None:
+        """Hash of its content."""
+
+    @property
+    def processes(self) -> Sequence[tuple[str | None, int | None]]:
+        """Processes that wrote its records."""
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether it may hold a record twice."""
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Duplicate records of one file."""
+
+    collective: int = 0
+    p2p: int = 0
+    n_bytes: int = 0
+
+
+def duplicate_files(files: Sequence[FileContent]) -> set[int]:
+    """Ids of files whose content another file before them has already, whatever their names and compression."""
+    seen: set[str | None] = set()
+    copies = set()
+    for file in sorted(files, key=lambda file: file.file_id):
+        if file.status == "read":
+            if file.content_digest in seen:
+                copies.add(file.file_id)
+            seen.add(file.content_digest)
+    return copies
+
+
+def files_that_may_repeat(files: Sequence[FileContent]) -> list[int]:
+    """Ids of files that may hold a record of their own, or of another file, a second time.
+
+    A record names its process, so two files can only share one when they share a process.
+    """
+    writers: dict[tuple[str | None, int | None], list[int]] = defaultdict(list)
+    for file in files:
+        for process in file.processes:
+            writers[process].append(file.file_id)
+    shared = {number for numbers in writers.values() if len(numbers) > 1 for number in numbers}
+    return sorted(shared | {file.file_id for file in files if file.may_repeat})
+
+
+def drop_repeats(generation: Path, files: list[int], settings: Settings) -> dict[int, Repeats]:
+    """Remove repeated records of `files` from the parts of `generation`; the first copy stays. Counts by file id."""
+    if not files:
+        return {}
+    _drop_repeated_rows(generation, "channels", taxonomy.CHANNEL_COLUMNS, files, settings)
+    rows = _drop_repeated_rows(generation, "events", taxonomy.EVENT_COLUMNS, files, settings)
+    counts = Counter((file_id, kind) for _, _, file_id, _, kind in rows)
+    n_bytes: Counter[int] = Counter()
+    for _, _, file_id, size, _ in rows:
+        n_bytes[file_id] += size
+    return {number: Repeats(counts[number, "collective"], counts[number, "p2p"], n_bytes[number]) for number in n_bytes}
+
+
+def _drop_repeated_rows(
+    generation: Path, table: str, columns: tuple[taxonomy.Column, ...], files: list[int], settings: Settings
+) -> list[tuple[str, int, int, int, str]]:
+    parts = [str(path) for path in sorted((generation / table).glob("*.parquet"))]
+    if not parts:
+        return []
+    compared = ", ".join(column.name for column in columns if column.name not in _NOT_COMPARED)
+    sql = _REPEATED_ROWS.format(columns=compared, bytes="record_bytes" if table == "events" else "0")
+    with connect(settings) as con:
+        rows: list[tuple[str, int, int, int, str]] = con.execute(sql, {"parts": parts, "files": files}).fetchall()
+    by_part: dict[str, list[int]] = defaultdict(list)
+    for part, row, *_ in rows:
+        by_part[part].append(row)
+    for part, numbers in by_part.items():
+        rewrite_part(Path(part), Path(part), without_rows=numbers)
+    return rows

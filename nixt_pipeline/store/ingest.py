@@ -1,0 +1,365 @@
+"""From a dump directory to a published run, in four stages that each can be killed and run again.
+
+    take_inventory      which files there are                    -> inventory.json validate_records    decode them, each
+    byte once              -> <generation>/events, channels, rejects, files, membership type_events         who wrote
+    what, in which role            -> <generation>/communicators, processes, hosts publish_run         make the
+    generation the one readers see  -> manifest.json, catalog.duckdb
+
+A generation is the result for one state of the input. Files that have not changed since the published generation are
+not read again: their rows are taken over.
+"""
+
+import json
+import logging
+import multiprocessing
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from filelock import FileLock, Timeout
+
+from nixt_pipeline.inspector import inventory as discovery
+from nixt_pipeline.inspector import taxonomy
+from nixt_pipeline.inspector.inventory import Inventory
+from nixt_pipeline.inspector.runs import read_run_info
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import accounts as books
+from nixt_pipeline.store import duplicates, layout, takeover
+from nixt_pipeline.store.accounts import FileAccount, IngestSummary
+from nixt_pipeline.store.catalog import publish_catalog
+from nixt_pipeline.store.dimensions import write_dimensions, write_membership
+from nixt_pipeline.store.files import write_table, write_text
+from nixt_pipeline.store.manifest import Manifest, UnknownRunError, read_manifest, write_manifest
+from nixt_pipeline.store.parts import (
+    AUXILIARY,
+    Bundle,
+    DecodedBundle,
+    decode_bundle,
+    make_bundles,
+    rewrite_part,
+    weight_bytes,
+)
+
+log = logging.getLogger(__name__)
+
+# Called with the bytes of input done and to do.
+Progress = Callable[[int, int], None]
+
+# Part of a generation's name: when the decoder makes something else of the same bytes, every generation is new.
+DECODER_VERSION = 1
+_VALIDATED = "validated.json"
+_LOCK_TIMEOUT_S = 900.0
+_REJECTS = taxonomy.schema(taxonomy.REJECT_COLUMNS)
+
+
+class IngestError(RuntimeError):
+    """The ingest cannot go on; the message says where and what to do."""
+
+
+@dataclass(frozen=True)
+class _Validated:
+    """The state of a validated generation, kept in it as `validated.json`."""
+
+    accounts: list[FileAccount]
+    parts: dict[str, list[int]]  # part -> ids of the files in it
+    incarnations: int
+    dropped_by_plugin: int
+    seconds: float
+
+    def summary(self, run: str) -> IngestSummary:
+        return books.summarise(run, self.accounts, self.incarnations, self.dropped_by_plugin, self.seconds)
+
+
+def ingest(directory: Path, run: str, settings: Settings, progress: Progress | None = None) -> IngestSummary:
+    """Ingest the dump directory as `run`: all four stages. Raises `IngestError`, or `OSError` for an unreadable
+    directory."""
+    take_inventory(directory, run, settings)
+    summary = validate_records(run, settings, progress)
+    type_events(run, settings)
+    publish_run(run, settings)
+    return summary
+
+
+def take_inventory(directory: Path, run: str, settings: Settings) -> Inventory:
+    """List the files of the run and remember the list for the next stages. Raises `IngestError` for a missing
+    directory."""
+    try:
+        inventory = discovery.take_inventory(directory, run, settings.finished_markers)
+    except OSError as error:
+        raise IngestError(f"cannot list {directory}: {error.strerror or error}") from error
+    path = layout.store_dir(settings, run) / layout.INVENTORY
+    write_text(json.dumps(inventory.to_json(), indent=1) + "\n", path)
+    return inventory
+
+
+def validate_records(
+    run: str, settings: Settings, progress: Progress | None = None, executor: Executor | None = None
+) -> IngestSummary:
+    """Decode the files of the run's inventory into a new generation, which readers do not see yet.
+
+    `executor` runs the workers (a local process pool by default; anything with the `concurrent.futures` interface will
+    do).
+    """
+    inventory = _read_inventory(settings, run)
+    generation = _generation(settings, inventory)
+    with _locked(settings, run):
+        validated = _read_validated(generation)
+        if validated is not None:
+            accounts = [replace(account, reused=True) for account in validated.accounts]
+            return replace(validated, accounts=accounts).summary(run)
+        shutil.rmtree(generation, ignore_errors=True)
+        generation.mkdir(parents=True)
+        validated = _validate(inventory, generation, settings, progress, executor)
+        write_text(json.dumps(asdict(validated)) + "\n", generation / _VALIDATED)
+    return validated.summary(run)
+
+
+def type_events(run: str, settings: Settings) -> dict[str, int]:
+    """Write the dimension tables of the validated generation. Returns the rows of each and the number of
+    incarnations."""
+    generation = _generation(settings, _read_inventory(settings, run))
+    with _locked(settings, run):
+        validated = _require_validated(generation, run)
+        rows = write_dimensions(generation, run, settings)
+    return {**rows, "incarnations": validated.incarnations}
+
+
+def publish_run(run: str, settings: Settings) -> Manifest:
+    """Make the typed generation the one that readers see, and remove generations that nobody needs any more.
+
+    Raises `IngestError` when a stage is missing or the bytes of a file do not add up.
+    """
+    inventory = _read_inventory(settings, run)
+    generation = _generation(settings, inventory)
+    with _locked(settings, run):
+        validated = _require_validated(generation, run)
+        unbalanced = [account.path for account in validated.accounts if not account.balanced]
+        if unbalanced:
+            raise IngestError(
+                f"run {run}: bytes of {unbalanced[0]} (and {len(unbalanced) - 1} more) do not add up; not published"
+            )
+        if not layout.table_files(generation, "hosts"):
+            raise IngestError(f"run {run}: the events are not typed yet; materialise typed_events first")
+        previous = _published_generation(settings, run)
+        summary = validated.summary(run).to_json()
+        manifest = Manifest(
+            source_dir=inventory.directory,
+            generation=generation.name,
+            fingerprint=inventory.fingerprint,
+            ingested_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            run_info=read_run_info(Path(inventory.directory)),
+            **summary,
+        )
+        write_manifest(manifest, settings)
+        _remove_generations(settings, run, keep={generation.name, previous.name if previous else generation.name})
+    publish_catalog(settings)
+    return manifest
+
+
+def read_inventory(run: str, settings: Settings) -> Inventory:
+    """The run's latest inventory. Raises `IngestError` when none has been taken."""
+    return _read_inventory(settings, run)
+
+
+def pending_generation(run: str, settings: Settings) -> Path:
+    """The directory that the stages write for the run's latest inventory; readers do not see it before
+    `publish_run`."""
+    return _generation(settings, _read_inventory(settings, run))
+
+
+def validated_summary(run: str, settings: Settings) -> IngestSummary:
+    """What `validate_records` found in the run's latest inventory. Raises `IngestError` when it has not run."""
+    return _require_validated(pending_generation(run, settings), run).summary(run)
+
+
+def _validate(
+    inventory: Inventory, generation: Path, settings: Settings, progress: Progress | None, executor: Executor | None
+) -> _Validated:
+    started = time.monotonic()
+    old = _published_generation(settings, inventory.run)
+    before = _read_validated(old) if old else None
+    plan = takeover.plan(inventory, before.accounts if before else [])
+    kept = {account.file_id for account in plan.kept}
+    parts: dict[str, list[int]] = {}
+    rejects, auxiliary = [_REJECTS.empty_table()], [AUXILIARY.empty_table()]
+    if old and before:
+        parts = takeover.take_over_parts(old, generation, kept, before.parts)
+        rejects.append(takeover.take_over_table(old, "rejects", kept, _REJECTS))
+        auxiliary.append(takeover.take_over_table(old, "auxiliary", kept, AUXILIARY))
+    readable = [(number, file) for number, file in plan.to_read if not file.foreign and not file.unreadable]
+    accounts = plan.kept + [books.account_unread(n, f) for n, f in plan.to_read if f.foreign or f.unreadable]
+    files = dict(readable)
+    for decoded in _decode(
+        make_bundles(inventory.directory, readable, generation, settings), settings, progress, executor
+    ):
+        parts[decoded.part] = [summary.file_id for summary in decoded.summaries]
+        accounts += [books.account_decoded(files[summary.file_id], summary) for summary in decoded.summaries]
+        rejects += [_table(summary.rejects, _REJECTS) for summary in decoded.summaries]
+        auxiliary.append(_table(decoded.auxiliary, AUXILIARY))
+    accounts, copies = _without_duplicates(accounts, parts, generation, settings)
+    parts = {part: [number for number in numbers if number not in copies] for part, numbers in parts.items()}
+    originals = pa.array(sorted(copies), pa.int32())
+    for name, tables in (("rejects", rejects), ("auxiliary", auxiliary)):
+        table = pa.concat_tables(tables)
+        table = table.filter(pc.invert(pc.is_in(table.column("file_id"), originals)))
+        write_table(
+            table.sort_by([("file_id", "ascending"), ("byte_offset", "ascending")]), generation / f"{name}.parquet"
+        )
+    write_table(books.files_table(accounts), generation / "files.parquet")
+    incarnations = write_membership(generation, inventory.run, settings)
+    dropped = _dropped_by_plugin(pa.concat_tables(auxiliary))
+    return _Validated(accounts, parts, incarnations, dropped, time.monotonic() - started)
+
+
+def _decode(
+    bundles: list[Bundle], settings: Settings, progress: Progress | None, executor: Executor | None
+) -> Iterator[DecodedBundle]:
+    """Decode the bundles in parallel, handing them out in their own order, so that the result does not depend on
+    timing."""
+    weights = {bundle.part: sum(weight_bytes(file) for _, file in bundle.files) for bundle in bundles}
+    total, done = sum(weights.values()), 0
+    results: dict[str, DecodedBundle] = {}
+    with _workers(len(bundles), settings, executor) as pool:
+        if pool is None:
+            finished: Iterator[DecodedBundle] = (decode_bundle(bundle, settings) for bundle in bundles)
+        else:
+            futures = [pool.submit(decode_bundle, bundle, settings) for bundle in bundles]
+            finished = (future.result() for future in as_completed(futures))
+        try:
+            for decoded in finished:
+                results[decoded.part] = decoded
+                done += weights[decoded.part]
+                if progress:
+                    progress(done, total)
+        except BrokenProcessPool as error:
+            raise IngestError(
+                "a worker process was killed, most likely for want of memory;"
+                " set NIXT_WORKERS or NIXT_BUNDLE_BYTES lower"
+            ) from error
+    yield from (results[bundle.part] for bundle in bundles)
+
+
+@contextmanager
+def _workers(bundles: int, settings: Settings, executor: Executor | None) -> Iterator[Executor | None]:
+    """The executor to use; None for work that is not worth a second process."""
+    if executor is not None or bundles < 2 or settings.workers < 2:
+        yield executor
+        return
+    # The Dagster process that calls this has threads, which fork would copy in whatever state they are in.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(settings.workers, bundles), mp_context=context) as pool:
+        yield pool
+
+
+def _without_duplicates(
+    accounts: list[FileAccount], parts: dict[str, list[int]], generation: Path, settings: Settings
+) -> tuple[list[FileAccount], set[int]]:
+    """Remove copies of files and repeated records from the parts; returns the corrected accounts and the ids of the
+    copies."""
+    copies = duplicates.duplicate_files(accounts)
+    for part, numbers in parts.items():
+        if copies.intersection(numbers):
+            for path in (generation / table / f"{part}.parquet" for table in layout.PARTED_TABLES):
+                if path.exists():
+                    rewrite_part(path, path, without_files=copies)
+    remaining = [
+        account for account in accounts if account.file_id not in copies and account.status in ("read", "vanished")
+    ]
+    repeats = duplicates.drop_repeats(generation, duplicates.files_that_may_repeat(remaining), settings)
+    corrected = [
+        books.as_copy(account)
+        if account.file_id in copies
+        else books.without_repeats(account, repeats.get(account.file_id, duplicates.Repeats()))
+        for account in accounts
+    ]
+    return sorted(corrected, key=lambda account: account.file_id), copies
+
+
+def _dropped_by_plugin(auxiliary: pa.Table) -> int:
+    """Records the plugin says it lost: its running totals per process and communicator, the last of each added up."""
+    last: dict[tuple[object, ...], int] = {}
+    names = ("id", "rank", "hostname", "pid")
+    for row in auxiliary.to_pylist():
+        key = tuple(row[name] for name in names)
+        total = (row["coll_dropped_total"] or 0) + (row["p2p_dropped_total"] or 0)
+        last[key] = max(total, last.get(key, 0))
+    return sum(last.values())
+
+
+def _table(rows: list[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+
+
+def _generation(settings: Settings, inventory: Inventory) -> Path:
+    return layout.generation_dir(settings, inventory.run, f"gen-{inventory.fingerprint}-{DECODER_VERSION}")
+
+
+def _published_generation(settings: Settings, run: str) -> Path | None:
+    try:
+        return read_manifest(settings, run).directory(settings)
+    except UnknownRunError:
+        return None
+
+
+def _read_inventory(settings: Settings, run: str) -> Inventory:
+    path = layout.store_dir(settings, run) / layout.INVENTORY
+    try:
+        return Inventory.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise IngestError(
+            f"run {run}: no inventory yet; materialise raw_log_inventory or use: nixt ingest DIR"
+        ) from None
+
+
+def _read_validated(generation: Path) -> _Validated | None:
+    try:
+        content = json.loads((generation / _VALIDATED).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    accounts = [
+        FileAccount(**{**account, "processes": tuple(map(tuple, account["processes"]))})
+        for account in content.pop("accounts")
+    ]
+    return _Validated(accounts=accounts, **content)
+
+
+def _require_validated(generation: Path, run: str) -> _Validated:
+    validated = _read_validated(generation)
+    if validated is None:
+        raise IngestError(f"run {run}: the present files are not decoded yet; materialise validated_records first")
+    return validated
+
+
+def _remove_generations(settings: Settings, run: str, keep: set[str]) -> None:
+    """Remove superseded generations; the one before the published one stays for readers that still have it open."""
+    for path in layout.store_dir(settings, run).glob("gen-*"):
+        if path.name not in keep:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _locked(settings: Settings, run: str) -> Iterator[None]:
+    """One ingest of a run at a time; a second one waits, then stops with a message."""
+    directory = layout.store_dir(settings, run)
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(directory / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        log.warning("run %s is being ingested by another process; waiting", run)
+        try:
+            lock.acquire(timeout=_LOCK_TIMEOUT_S)
+        except Timeout:
+            raise IngestError(f"run {run} is being ingested by another process; try again when it is done") from None
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,45 @@
+"""Where everything of a run lies on disk.
+
+<data>/store/run=<run>/manifest.json              names the generation that readers see
+<data>/store/run=<run>/<generation>/events/*.parquet, channels/*.parquet, <table>.parquet
+<data>/results/<analysis>/run=<run>.parquet
+<data>/catalog.duckdb                              views over all of it
+<reports>/<run>/index.html
+"""
+
+from pathlib import Path
+
+from nixt_pipeline.settings import Settings
+
+MANIFEST = "manifest.json"
+INVENTORY = "inventory.json"
+# Tables that workers write in parts; every other table is one file.
+PARTED_TABLES = ("events", "channels")
+
+
+def store_dir(settings: Settings, run: str) -> Path:
+    """The directory of one run in the store."""
+    return settings.data_dir / "store" / f"run={run}"
+
+
+def generation_dir(settings: Settings, run: str, generation: str) -> Path:
+    """The directory of one generation: the result of ingesting one state of the run's input."""
+    return store_dir(settings, run) / generation
+
+
+def table_files(generation: Path, table: str) -> list[Path]:
+    """The Parquet files of `table` in a generation, in a stable order; empty when the table has not been written."""
+    if table in PARTED_TABLES:
+        return sorted((generation / table).glob("*.parquet"))
+    path = generation / f"{table}.parquet"
+    return [path] if path.exists() else []
+
+
+def results_path(settings: Settings, analysis: str, run: str) -> Path:
+    """The result of one analysis of one run."""
+    return settings.data_dir / "results" / analysis / f"run={run}.parquet"
+
+
+def report_dir(settings: Settings, run: str) -> Path:
+    """The folder of a run's report."""
+    return settings.reports_dir / run

@@ -1,0 +1,97 @@
+"""Incremental ingest: what of the published generation is taken over, and what must be read again."""
+
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nixt_pipeline.inspector.inventory import Inventory, LogFile
+from nixt_pipeline.store import layout
+from nixt_pipeline.store.accounts import FileAccount
+from nixt_pipeline.store.parts import rewrite_part
+
+# A copy is read again when anything changes: the file it is a copy of may be the one that changed.
+_REUSABLE = ("read", "empty", "foreign")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`kept` accounts are taken over with their rows; `to_read` are files with the ids under which to store them."""
+
+    kept: list[FileAccount]
+    to_read: list[tuple[int, LogFile]]
+
+
+def plan(inventory: Inventory, previous: list[FileAccount]) -> Plan:
+    """Compare the files of a run with the accounts of its published generation.
+
+    A file that has vanished since (logs are often deleted after ingestion) keeps its records.
+    """
+    known = {account.path: account for account in previous}
+    kept, to_read = [], []
+    next_id = max((account.file_id for account in previous), default=-1) + 1
+    for file in inventory.files:
+        account = known.pop(file.path, None)
+        if account is not None and _unchanged(account, file):
+            kept.append(replace(account, reused=True))
+        elif account is not None:
+            to_read.append((account.file_id, file))
+        else:
+            to_read.append((next_id, file))
+            next_id += 1
+    kept += [replace(account, status="vanished", reused=True) for account in known.values() if _has_rows(account)]
+    return Plan(kept, to_read)
+
+
+def take_over_parts(old: Path, new: Path, kept: set[int], parts: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Bring the rows of the files in `kept` from generation `old` into `new`; returns which part holds which files."""
+    taken = {}
+    for part, files in parts.items():
+        staying = [number for number in files if number in kept]
+        if not staying:
+            continue
+        taken[part] = staying
+        for table in layout.PARTED_TABLES:
+            source, target = old / table / f"{part}.parquet", new / table / f"{part}.parquet"
+            if not source.exists():
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if staying == files:
+                _link(source, target)
+            else:
+                rewrite_part(source, target, without_files=set(files) - kept)
+    return taken
+
+
+def take_over_table(old: Path, table: str, kept: set[int], schema: pa.Schema) -> pa.Table:
+    """The rows of the files in `kept` of one small table of generation `old`."""
+    files = layout.table_files(old, table)
+    if not files:
+        return schema.empty_table()
+    rows = pq.read_table(files[0], schema=schema)
+    return rows.filter(pc.is_in(rows.column("file_id"), pa.array(sorted(kept), pa.int32())))
+
+
+def _unchanged(account: FileAccount, file: LogFile) -> bool:
+    same = (account.size_bytes, account.mtime_ns, account.fingerprint) == (
+        file.size_bytes,
+        file.mtime_ns,
+        file.fingerprint,
+    )
+    return same and account.status in _REUSABLE and not account.records_duplicate and not file.unreadable
+
+
+def _has_rows(account: FileAccount) -> bool:
+    return account.records_collective + account.records_p2p + account.records_auxiliary + account.lines_rejected > 0
+
+
+def _link(source: Path, target: Path) -> None:
+    """A second name for the same file where the file system can, otherwise a copy."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

@@ -1,0 +1,314 @@
+"""Small hand-made tables, in the columns that the store and the analyses write."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from nixt_pipeline.inspector import taxonomy
+from nixt_pipeline.reporting.content import Glossed, Reading, RunContent
+from nixt_pipeline.store.manifest import Manifest
+
+# 2025-08-30T20:20:06Z
+START_US = 1_756_585_206_000_000
+# A name as only a hostile or broken program gives: markup, quotes, mathematics, a control character, an override.
+HOSTILE = '<script>alert("x")</script>$\\frac{1}$' + "\x07\u202e'&"
+
+
+def table(columns: tuple[taxonomy.Column, ...], rows: list[dict[str, Any]]) -> pa.Table:
+    """A table of a taxonomy schema; columns that a row leaves out are null, or 0 or "" where null is not allowed."""
+    blank = {c.name: None if c.nullable else ("" if pa.types.is_string(c.type) else 0) for c in columns}
+    schema = pa.schema([pa.field(c.name, c.type) for c in columns])
+    return pa.Table.from_pylist([{**blank, **row} for row in rows], schema=schema)
+
+
+def manifest(**changes: Any) -> Manifest:
+    """A run of 8 records in 2 files."""
+    values: dict[str, Any] = {
+        "run": "job-1",
+        "source_dir": "/logs/job-1",
+        "generation": "g1",
+        "fingerprint": "f",
+        "ingested_at": "2026-01-02T03:04:05Z",
+        "incarnations": 1,
+        "files": {"read": 2, "unchanged": 0, "empty": 0, "foreign": 0, "duplicate": 0, "unreadable": 0},
+        "records": {"stored": 8, "collective": 8, "p2p": 0, "duplicate": 0},
+        "rejected_lines": 0,
+        "foreign_lines": 0,
+        "dropped_by_plugin": 0,
+        "bytes": {"read": 100, "stored": 100, "duplicate": 0, "rejected": 0, "foreign": 0, "blank": 0},
+        "seconds": 0.5,
+        "run_info": {},
+    }
+    return Manifest(**{**values, **changes})
+
+
+def hosts(*names: str) -> pa.Table:
+    """The hosts table for hosts of one process each."""
+    return table(
+        taxonomy.HOST_COLUMNS, [{"run": "job-1", "incarnation": 1, "hostname": name, "processes": 1} for name in names]
+    )
+
+
+def processes(*names: str) -> pa.Table:
+    """The processes table for hosts of one process each, with records over 10 seconds."""
+    span = {"first_dump_us": START_US, "last_dump_us": START_US + 10_000_000}
+    rows = [
+        {"run": "job-1", "incarnation": 1, "hostname": name, "pid": 7, "process": f"{name}-pid7", **span}
+        for name in names
+    ]
+    return table(taxonomy.PROCESS_COLUMNS, rows)
+
+
+def communicators(n_ranks: int, ranks_seen: int, comm_name: str | None = "DP Group 0") -> pa.Table:
+    """One communicator of `n_ranks`, of which `ranks_seen` left records."""
+    row = {
+        "run": "job-1",
+        "incarnation": 1,
+        "id": "0xabc",
+        "comm_name": comm_name,
+        "n_ranks": n_ranks,
+        "nnodes": n_ranks,
+        "coll_type": "nic-only",
+        "ranks_seen": ranks_seen,
+        "hosts_seen": ranks_seen,
+        "parallel_role": "data",
+        "parallel_role_source": "name",
+        "records": 8,
+    }
+    return table(taxonomy.COMMUNICATOR_COLUMNS, [row])
+
+
+def coverage(**changes: Any) -> pa.Table:
+    """2 ranks saw 4 of 4 AllReduce operations."""
+    row = {
+        "incarnation": 1,
+        "id": "0xabc",
+        "comm_name": "DP Group 0",
+        "n_ranks": 2,
+        "nnodes": 2,
+        "coll_type": "nic-only",
+        "coll": "AllReduce",
+        "ranks_seen": 2,
+        "hosts_seen": 2,
+        "sn_expected": 4,
+        "sn_seen": 4,
+        "records": 8,
+        "capture_rate": 1.0,
+        "complete_cells": 4,
+        "cells": 4,
+        "complete_share": 1.0,
+        "dropped_by_plugin": 0,
+    }
+    return pa.Table.from_pylist([{**row, **changes}])
+
+
+def summary(*rows: tuple[str, str, int]) -> pa.Table:
+    """`summary_histogram` for (function, placement, payload) triples."""
+    total = sum(payload for _, _, payload in rows) or 1
+    return pa.Table.from_pylist(
+        [
+            {
+                "kind": "collective",
+                "coll": coll,
+                "coll_type": coll_type,
+                "records": 8,
+                "collectives": 4,
+                "payload_bytes": payload,
+                "share_of_records": 1 / len(rows),
+                "share_of_payload": payload / total,
+                "unusable_times": 0,
+                "exec_time_p50_us": 100.0,
+                "busbw_p50_gbs": 42.0,
+            }
+            for coll, coll_type, payload in rows
+        ]
+    )
+
+
+def kernel(rank: int, label: str, share: float, cumulative: float, coll_type: str = "nic-only") -> dict[str, Any]:
+    """A row of `hot_kernels`."""
+    return {
+        "rank_by_bytes": rank,
+        "label": label,
+        "kind": "collective",
+        "coll": "AllReduce",
+        "coll_type": coll_type,
+        "n_ranks": 2,
+        "nnodes": 2,
+        "coll_msg_size_bytes": 4_000_000,
+        "records": 8,
+        "hosts": 2,
+        "payload_bytes": 32_000_000,
+        "wait_us": 250.0,
+        "busbw_p10_gbs": 30.0,
+        "busbw_p50_gbs": 42.0,
+        "busbw_p90_gbs": 50.0,
+        "busbw_cv": 0.1,
+        "exec_time_p50_us": 100.0,
+        "exec_time_p99_us": 200.0,
+        "transfer_busbw_p50_gbs": 51.0,
+        "capture_rate": 1.0,
+        "share_of_payload": share,
+        "cumulative_share_of_payload": cumulative,
+        "share_of_rank_time": share,
+    }
+
+
+def ecdf_rows(
+    label: str, values: tuple[float, ...], measure: str = "busbw_gbs", coll_type: str = "nic-only"
+) -> list[dict[str, Any]]:
+    """Rows of `bandwidth_ecdf`, quantiles evenly spaced from 0 to 1."""
+    steps = len(values) - 1
+    frame = {"label": label, "coll": "AllReduce", "coll_type": coll_type, "measure": measure, "samples": 8}
+    return [{**frame, "quantile": position / steps, "value": value} for position, value in enumerate(values)]
+
+
+def time_bin(
+    start_s: float, p50: float | None, coll: str = "AllReduce", coll_type: str = "nic-only", records: int = 8
+) -> dict[str, Any]:
+    """A row of `temporal_correlation`: a bin of one second that starts `start_s` after `START_US`."""
+    return {
+        "incarnation": 1,
+        "min_message_bytes": 1_000_000,
+        "bin_start_us": START_US + int(start_s * 1e6),
+        "bin_width_us": 1_000_000,
+        "coll": coll,
+        "coll_type": coll_type,
+        "records": records,
+        "busbw_p25_gbs": None if p50 is None else p50 - 1,
+        "busbw_p50_gbs": p50,
+        "busbw_p75_gbs": None if p50 is None else p50 + 1,
+        "transfer_busbw_p50_gbs": None if p50 is None else p50 + 2,
+    }
+
+
+def entity(name: str, last: int, expected: float, cells: int, p50: float = 40.0, **changes: Any) -> dict[str, Any]:
+    """A host's row of `spatial_correlation`."""
+    row = {
+        "level": "host",
+        "min_message_bytes": 1_000_000,
+        "hostname": name,
+        "pid": None,
+        "process": None,
+        "coll": "AllReduce",
+        "coll_type": "nic-only",
+        "records": 8,
+        "busbw_p10_gbs": p50 - 5,
+        "busbw_p50_gbs": p50,
+        "busbw_p90_gbs": p50 + 5,
+        "exec_time_p50_us": 100.0,
+        "cells": cells,
+        "last_arrivals": last,
+        "expected_last_arrivals": expected,
+    }
+    return {**row, **changes}
+
+
+def size_row(
+    n_ranks: int, nnodes: int, coll: str, size: int, records: int, coll_type: str = "nic-only"
+) -> dict[str, Any]:
+    """A row of `resource_correlation`."""
+    return {
+        "n_ranks": n_ranks,
+        "nnodes": nnodes,
+        "coll_type": coll_type,
+        "kind": "collective",
+        "coll": coll,
+        "coll_msg_size_bytes": size,
+        "records": records,
+        "collectives": records // n_ranks,
+        "payload_bytes": size * records,
+    }
+
+
+def other_row(attribute: str, value: str) -> dict[str, Any]:
+    """A row of `other_correlation`."""
+    bandwidths = {"busbw_p25_gbs": 35.0, "busbw_p50_gbs": 42.0, "busbw_p75_gbs": 45.0, "exec_time_p50_us": 100.0}
+    return {
+        "attribute": attribute,
+        "value": value,
+        "coll": "AllReduce",
+        "coll_type": "nic-only",
+        "records": 8,
+        **bandwidths,
+    }
+
+
+READINGS = {
+    name: Reading(f"Title of {name}", f"What does {name} answer?", f"How to read {name}.")
+    for name in (
+        "coverage",
+        "summary_histogram",
+        "hot_kernels",
+        "bandwidth_ecdf",
+        "temporal_correlation",
+        "spatial_correlation",
+        "resource_correlation",
+        "other_correlation",
+    )
+}
+
+
+def content(host: str = "gpu-1", comm_name: str = "DP Group 0", **changes: Any) -> RunContent:
+    """A complete report's input: two hosts, one communicator, every result present."""
+    names = (host, "gpu-2")
+    file = {"path": f"{host}-pid7.log", "status": "read", "compression": "none", "size_bytes": 100, "bytes_read": 100}
+    bad_file = {"path": f"{host}.gz", "status": "unreadable", "problem": f"truncated gzip near {host}", "size_bytes": 7}
+    reject = {
+        "path": f"{host}-pid7.log",
+        "byte_offset": 1234,
+        "line": 5,
+        "bytes": 9,
+        "outcome": "rejected",
+        "reason": "not JSON",
+        "sample": f"{{{host}",
+    }
+    writer = {
+        "inspector_output_format_version": "v4.0",
+        "git_rev": "v2.30.7-1",
+        "rec_mechanism": "nccl_profiler_interface",
+        "records": 8,
+        "processes": 2,
+        "p2p_records": 0,
+        "named_records": 8,
+        "algo_records": 0,
+    }
+    reason = {"outcome": "rejected", "reason": "not JSON", "lines": 1, "bytes": 9, "files": 1}
+    timing = {"kind": "collective", "coll_timing_source": "kernel_gpu", "records": 8, "unusable_times": 0}
+    entities = [entity(host, 3, 2.0, 4), entity("gpu-2", 1, 2.0, 4, p50=45.0)]
+    entities += [{**row, "level": "process", "pid": 7, "process": f"{row['hostname']}-pid7"} for row in entities]
+    tables = {
+        "files": table(taxonomy.FILE_COLUMNS, [file, bad_file]),
+        "rejects": table(taxonomy.REJECT_COLUMNS, [reject]),
+        "reject_reasons": pa.Table.from_pylist([reason]),
+        "communicators": communicators(2, 2, comm_name),
+        "processes": processes(*names),
+        "hosts": hosts(*names),
+        "writers": pa.Table.from_pylist([writer]),
+        "timing": pa.Table.from_pylist([timing]),
+        "coverage": coverage(comm_name=comm_name),
+        "summary_histogram": summary(("AllReduce", "nic-only", 750), (host, "nvlink-only", 250)),
+        "hot_kernels": pa.Table.from_pylist(
+            [kernel(1, f"{host} 2r/2n", 0.75, 0.75), kernel(2, "AllGather", 0.25, 1.0, "nvlink-only")]
+        ),
+        "bandwidth_ecdf": pa.Table.from_pylist(
+            ecdf_rows(host, (30.0, 42.0, 50.0))
+            + ecdf_rows(host, (45.0, 51.0, 55.0), "transfer_busbw_gbs")
+            + ecdf_rows("AllGather", (300.0, 310.0, 320.0), coll_type="nvlink-only")
+        ),
+        "temporal_correlation": pa.Table.from_pylist(
+            [time_bin(0, 40.0), time_bin(1, 41.0), time_bin(5, 30.0), time_bin(0, 9.0, host)]
+        ),
+        "spatial_correlation": pa.Table.from_pylist(entities),
+        "resource_correlation": pa.Table.from_pylist(
+            [size_row(2, 2, "AllReduce", 4_000_000, 8), size_row(8, 1, host, 1024, 90)]
+        ),
+        "other_correlation": pa.Table.from_pylist(
+            [other_row("git_rev", "v2.30.7-1"), other_row("rec_mechanism", host)]
+        ),
+        **changes.pop("tables", {}),
+    }
+    glossary = (Glossed("coll", "Workload", "", "NCCL function"),)
+    paths = {"hot_kernels": f"data/results/hot_kernels/run={host}.parquet"}
+    kept = {name: value for name, value in tables.items() if value is not None}
+    return RunContent(changes.pop("manifest", manifest()), kept, READINGS, paths, glossary, **changes)

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# From a fresh clone to a report:
+#   ./quickstart.sh             a synthetic job with a late host
+#   ./quickstart.sh DUMP_DIR    the NCCL Inspector logs in DUMP_DIR
+set -euo pipefail
+
+if [[ $# -gt 1 || ${1:-} == -* ]]; then
+    echo "usage: $0 [DUMP_DIR]" >&2
+    exit 2
+fi
+if [[ $# -eq 1 && ! -d $1 ]]; then
+    echo "$0: no directory '$1'" >&2
+    exit 2
+fi
+dump_dir=${1:+$(realpath -- "$1")}
+
+cd "$(dirname "${BASH_SOURCE[0]}")"
+scripts/setup_venv.sh
+echo "The last line is the path of the report; open it in a browser."
+if [[ -z $dump_dir ]]; then
+    .venv/bin/nixt demo
+else
+    .venv/bin/nixt ingest "$dump_dir"
+    .venv/bin/nixt report "$dump_dir"
+fi
