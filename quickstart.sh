@@ -16,10 +16,12 @@ dump_dir=${1:+$(realpath -- "$1")}
 
 cd "$(dirname "${BASH_SOURCE[0]}")"
 scripts/setup_venv.sh
-echo "The last line is the path of the report; open it in a browser."
 if [[ -z $dump_dir ]]; then
-    .venv/bin/nixt demo
+    report=$(.venv/bin/nixt demo)
 else
     .venv/bin/nixt ingest "$dump_dir"
-    .venv/bin/nixt report "$dump_dir"
+    report=$(.venv/bin/nixt report "$dump_dir")
 fi
+echo
+echo "Report: $(realpath -- "$report")"
+echo "Next:   .venv/bin/nixt --help"

@@ -34,11 +34,11 @@ ACTIVATION_BYTES = 8 * 2**20
 GRADIENT_BUCKET_BYTES = (24_379_392, 16_777_216, 6_291_456)
 LOSS_BYTES = 16_384
 
-LAYER_US = 2_500.0  # computation between two tensor-parallel collectives, on a healthy GPU
-BUCKET_US = 400.0
-OPTIMIZER_US = 6_000.0
+LAYER_US = 10_000.0  # computation between two tensor-parallel collectives, on a healthy GPU
+BUCKET_US = 600.0
+OPTIMIZER_US = 15_000.0
 LAUNCH_US = 3.0  # standard deviation of the delay before a kernel starts on one GPU
-JITTER = 0.02  # relative standard deviation of computation and transfer
+COMPUTE_JITTER, TRANSFER_JITTER = 0.005, 0.02  # relative standard deviations
 LATENCY_US = {"nvlink": 12.0, "network": 25.0}
 LINK_GBS = {"nvlink": 320.0, "network": 42.0}
 
@@ -174,13 +174,13 @@ class _Job:
     def compute(self, duration_us: float, stage: int | None = None) -> None:
         """Let the ranks of one stage (default: all) compute."""
         part = self._part(len(self.clock), stage)
-        noise = 1 + JITTER * np.abs(self.random.standard_normal(self.clock[part].shape))
+        noise = 1 + COMPUTE_JITTER * np.abs(self.random.standard_normal(self.clock[part].shape))
         self.clock[part] += duration_us * self.slowdown[part] * noise
 
     def _transfer(self, ranks: Ints, wire: float, latency_us: float, gbs: Floats) -> tuple[Floats, list[list[int]]]:
         """When each row of `ranks` is done, and how long each of its ranks was in the kernel, waiting included."""
         arrival = self.clock[ranks] + LAUNCH_US * np.abs(self.random.standard_normal(ranks.shape))
-        noise = 1 + JITTER * np.abs(self.random.standard_normal(len(ranks)))
+        noise = 1 + TRANSFER_JITTER * np.abs(self.random.standard_normal(len(ranks)))
         end = arrival.max(axis=1) + (latency_us + wire / gbs / 1e3) * noise
         return end, (end[:, None] - arrival).astype(np.int64).tolist()
 

@@ -1,38 +1,48 @@
-"""The documentation names what there is: settings with their defaults, commands, files."""
+"""The documentation names what there is: settings with their defaults, commands, files; and its examples run."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from nixt_pipeline import analyse_run, ingest_run, load_settings
+from nixt_pipeline.cli import main
+from nixt_pipeline.demo import write_demo_job
+from nixt_pipeline.inspector.runs import RunInfo
 from nixt_pipeline.settings import Settings, Thresholds
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONCEPTS = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
 # The default of `workers` depends on the machine; these are written as words or left empty.
 WITHOUT_FIXED_DEFAULT = {"workers", "sacct_command", "report_url"}
 
 
-def rows() -> dict[str, str]:
+def documented_defaults() -> dict[str, str]:
     """Setting or threshold -> default, from the tables of the page."""
     return dict(re.findall(r"^\| `(\w+)` \| `?(.*?)`? ?\| ", OPERATIONS, flags=re.MULTILINE))
 
 
-def test_every_setting_is_documented_with_its_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)  # away from any nixt.toml
-    documented = {name: default for name, default in rows().items() if name.startswith("NIXT_")}
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_every_setting_is_documented_with_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    documented = {name: default for name, default in documented_defaults().items() if name.startswith("NIXT_")}
     fields = set(Settings.model_fields) - {"thresholds"}
     assert set(documented) == {f"NIXT_{name.upper()}" for name in fields}
     for name in fields - WITHOUT_FIXED_DEFAULT:
         variable = f"NIXT_{name.upper()}"
         monkeypatch.setenv(variable, documented[variable])  # the documented text must mean the default
-        assert getattr(Settings(), name) == Settings.model_fields[name].default, variable
+        assert getattr(load_settings(), name) == Settings.model_fields[name].default, variable
 
 
 def test_every_threshold_is_documented_with_its_default() -> None:
-    documented = {name: default for name, default in rows().items() if not name.startswith("NIXT_")}
+    documented = {name: default for name, default in documented_defaults().items() if not name.startswith("NIXT_")}
     assert {name: float(default) for name, default in documented.items()} == {
         name: float(field.default) for name, field in Thresholds.model_fields.items()
     }
@@ -41,5 +51,34 @@ def test_every_threshold_is_documented_with_its_default() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
-    missing = [target for target in targets if not (page.parent / target).exists()]
-    assert missing == []
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_every_command_is_in_the_readme_and_no_other_is_mentioned_anywhere() -> None:
+    mentioned = {
+        command
+        for page in PAGES
+        for command in re.findall(r"(?:`|^\.venv/bin/|bin/)nixt ([a-z]+)", page.read_text(encoding="utf-8"))
+    }
+    assert mentioned <= set(main.commands)
+    assert set(re.findall(r"^\| `nixt ([a-z]+)", README, flags=re.MULTILINE)) == set(main.commands)
+
+
+def test_the_example_of_run_json_is_valid() -> None:
+    (example,) = (block for block in blocks(CONCEPTS, "json") if "parallelism" in block)
+    info = RunInfo.model_validate(json.loads(example))
+    assert (info.gpus, info.parallelism, info.model_extra) == (32, {"tp": 4, "pp": 2, "dp": 4}, {})
+
+
+@pytest.mark.slow
+def test_the_python_examples_run(tmp_path: Path) -> None:
+    settings = load_settings()  # the defaults, as for a reader who tries the examples
+    directory = tmp_path / "nccl-inspector-41012"  # the run that the examples open
+    write_demo_job(directory, hosts=4, gpus_per_host=2, steps=2)
+    ingest_run(directory, settings)
+    analyse_run("nccl-inspector-41012", settings)
+    examples = [*blocks(README, "python"), *blocks(OPERATIONS, "python")]
+    assert len(examples) == 2
+    for example in examples:
+        exec(example, {})
+    assert (tmp_path / "reports" / "nccl-inspector-41012" / "index.html").exists()

@@ -10,6 +10,8 @@ Row = dict[str, Any]
 
 # Entries per analysis: more lines in one plot cannot be told apart.
 _TOP = 6
+# A ratio to fewer expected arrivals than this is luck.
+_MIN_EXPECTED = 20
 
 
 def _operations(rows: list[Row]) -> dict[str, float | None]:
@@ -25,10 +27,10 @@ def _time(rows: list[Row]) -> dict[str, float | None]:
 
 
 def _places(rows: list[Row]) -> dict[str, float | None]:
-    hosts = [row for row in rows if row["level"] == "host" and row["expected_last_arrivals"]]
-    observed, expected = _total_by(hosts, "last_arrivals"), _total_by(hosts, "expected_last_arrivals")
-    excess = max((observed[host] / expected[host] for host in expected if expected[host]), default=None)
-    return {"hosts": len({row["hostname"] for row in rows}), "most last arrivals of a host / expected": excess}
+    hosts = [row for row in rows if row["level"] == "host"]
+    compared = [row for row in hosts if (row["expected_last_arrivals"] or 0) >= _MIN_EXPECTED]
+    excess = max((row["last_arrivals"] / row["expected_last_arrivals"] for row in compared), default=None)
+    return {"hosts": len({row["hostname"] for row in hosts}), "most last arrivals of a host / expected": excess}
 
 
 def _shapes(rows: list[Row]) -> dict[str, float | None]:
@@ -69,13 +71,6 @@ def _sum(rows: list[Row], name: str) -> float:
     return float(sum(row[name] or 0 for row in rows))
 
 
-def _total_by(rows: list[Row], name: str) -> dict[str, float]:
-    totals: dict[str, float] = {}
-    for row in rows:
-        totals[row["hostname"]] = totals.get(row["hostname"], 0.0) + (row[name] or 0)
-    return totals
-
-
 _BY_ANALYSIS: dict[str, Callable[[list[Row]], dict[str, float | None]]] = {
     "summary_histogram": _operations,
     "temporal_correlation": _time,
@@ -89,6 +84,6 @@ _BY_ANALYSIS: dict[str, Callable[[list[Row]], dict[str, float | None]]] = {
 
 
 def highlights(analysis: str, result: pa.Table) -> dict[str, float | None]:
-    """Key figures of the result of `analysis` by name; None where there is nothing to tell. Empty for an analysis without any."""
+    """Key figures of the result of `analysis` by name; None where there is nothing to tell, empty without any."""
     summarise = _BY_ANALYSIS.get(analysis)
     return summarise(result.to_pylist()) if summarise else {}

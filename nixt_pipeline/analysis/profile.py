@@ -216,7 +216,7 @@ def run_profile(con: duckdb.DuckDBPyConnection, settings: Settings) -> pa.Table:
             RecordFlag.TIME_NEGATIVE,
             RecordFlag.SIZE_REPAIRED,
             RecordFlag.VALUE_OUT_OF_RANGE,
-            RecordFlag.BANDWIDTH_NOT_FINITE,
+            RecordFlag.BANDWIDTH_INVALID,
         )
     }
     limits = {

@@ -11,32 +11,39 @@ import pyarrow as pa
 
 from nixt_pipeline.analysis import ANALYSES as ALL_ANALYSES
 from nixt_pipeline.analysis.base import Analysis, materialise
+from nixt_pipeline.analysis.highlights import highlights
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
 from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers, picture
 from nixt_pipeline.defs.resources import NixtSettings
-from nixt_pipeline.analysis.highlights import highlights
-from nixt_pipeline.quality.results import judge_result, result_rules
+from nixt_pipeline.quality.results import Counted, judge_result, result_rules
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.reporting import drawing, figures
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
 
+# Panels of a figure with several: the report has them all.
+_PANELS = 4
+
+
+def _draw_time(table: pa.Table, settings: Settings) -> str:
+    launches = figures.time_figures(table, settings.thresholds.incarnation_gap_us, _PANELS)
+    return drawing.draw_time(launches[0], "time")
+
+
 # The report's figure of an analysis, drawn from its result; the others are tables.
 PICTURES: dict[str, Callable[[pa.Table, Settings], str]] = {
     "summary_histogram": lambda table, _: drawing.draw_payload(figures.payload_bars(table)),
-    "temporal_correlation": lambda table, settings: drawing.draw_time(
-        figures.time_figures(table, settings.thresholds.incarnation_gap_us)[0], "time"
-    ),
+    "temporal_correlation": _draw_time,
     "spatial_correlation": lambda table, _: drawing.draw_last_arrivals(figures.last_arrivals(table, "host"), "hosts"),
     "resource_correlation": lambda table, _: drawing.draw_heat_map(figures.heat_map(table)),
     "hot_kernels": lambda table, _: drawing.draw_kernels(figures.kernel_bars(table)),
-    "bandwidth_ecdf": lambda table, _: drawing.draw_ecdf(figures.ecdf_figure(table)),
+    "bandwidth_ecdf": lambda table, _: drawing.draw_ecdf(figures.ecdf_figure(table, _PANELS)),
 }
 
 
 def analysis_asset(analysis: Analysis) -> dg.AssetsDefinition:
-    """The asset of one analysis; its code version is the analysis' own, so that a change makes exactly its results stale."""
+    """The asset of one analysis. Its code version is the analysis' own: a change makes exactly its results stale."""
 
     @run_asset(
         name=analysis.name,
@@ -45,8 +52,7 @@ def analysis_asset(analysis: Analysis) -> dg.AssetsDefinition:
         kinds={"duckdb", "parquet"},
         code_version=analysis.version,
         columns=analysis.columns,
-        deps=["event_store", "collective_cells"],
-        tags={"nixt/title": analysis.title},
+        deps=["collective_cells"],
     )
     def asset(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
         settings, run = nixt.load(), context.partition_key
@@ -64,10 +70,10 @@ def result_of(analysis: Analysis, table: pa.Table, run: str, settings: Settings)
         table.num_rows,
         {
             "dagster/uri": path.resolve().as_uri(),
+            **({"figure": picture(draw(table, settings), analysis.title)} if draw and table.num_rows else {}),
             "first rows": arrow_preview(table, shown),
             "query": dg.MetadataValue.md(f"```sql\n{analysis.sql.strip()}\n```"),
             **flat_numbers(highlights(analysis.name, table)),
-            **({"figure": picture(draw(table, settings), analysis.title)} if draw and table.num_rows else {}),
         },
     )
 
@@ -78,8 +84,10 @@ def analysis_checks(analysis: Analysis) -> dg.AssetChecksDefinition:
     def judge(run: str, settings: Settings) -> Iterator[Verdict]:
         with closing(catalog.open_run(settings, run)) as con:
             result = con.table(analysis.name).to_arrow_table()
-            events, collectives = con.sql("SELECT count(*), count(*) FILTER (kind = 'collective') FROM events").fetchall()[0]
-        stored = {"events": int(events), "collectives": int(collectives)}
+            events, collectives = con.sql(
+                "SELECT count(*), count(*) FILTER (kind = 'collective') FROM events"
+            ).fetchall()[0]
+        stored: dict[Counted, int] = {"events": int(events), "collectives": int(collectives)}
         yield from judge_result(analysis.name, result, stored, settings.thresholds)
 
     return run_checks(analysis.name, result_rules(analysis.name), judge)

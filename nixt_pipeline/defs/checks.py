@@ -17,21 +17,27 @@ from nixt_pipeline.settings import Settings
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
 # Applies the rules of a stage to a run: (run, settings) -> one verdict for each rule.
-Judge = Callable[[str, Settings], Iterable[Verdict]]
+RunJudge = Callable[[str, Settings], Iterable[Verdict]]
+# The same for an asset that covers all runs.
+FleetJudge = Callable[[Settings], Iterable[Verdict]]
 
 
-def run_checks(asset: str, rules: Sequence[Rule], judge: Judge) -> dg.AssetChecksDefinition:
-    """The checks of one asset with a partition per run. All rules of the asset are applied in one step, after the asset."""
-    specs = [
-        dg.AssetCheckSpec(
-            rule.name, asset=asset, description=rule.meaning, blocking=rule.blocking, partitions_def=runs
-        )
-        for rule in rules
-    ]
+def run_checks(asset: str, rules: Sequence[Rule], judge: RunJudge) -> dg.AssetChecksDefinition:
+    """The checks of one asset, with a partition per run. One step after the asset applies all of its rules."""
 
-    @dg.multi_asset_check(name=f"{asset}_checks", specs=specs)
+    @dg.multi_asset_check(name=f"{asset}_checks", specs=_specs(asset, rules, runs))
     def checks(context: dg.AssetCheckExecutionContext, nixt: NixtSettings) -> Iterator[dg.AssetCheckResult]:
         yield from check_results(asset, rules, judge(context.partition_key, nixt.load()))
+
+    return checks
+
+
+def fleet_checks(asset: str, rules: Sequence[Rule], judge: FleetJudge) -> dg.AssetChecksDefinition:
+    """The checks of an asset that covers all runs."""
+
+    @dg.multi_asset_check(name=f"{asset}_checks", specs=_specs(asset, rules, None))
+    def checks(nixt: NixtSettings) -> Iterator[dg.AssetCheckResult]:
+        yield from check_results(asset, rules, judge(nixt.load()))
 
     return checks
 
@@ -53,3 +59,14 @@ def check_results(asset: str, rules: Sequence[Rule], verdicts: Iterable[Verdict]
                 **({"details": table_preview(verdict.rows)} if verdict.rows else {}),
             },
         )
+
+
+def _specs(
+    asset: str, rules: Sequence[Rule], partitions: dg.DynamicPartitionsDefinition | None
+) -> list[dg.AssetCheckSpec]:
+    return [
+        dg.AssetCheckSpec(
+            rule.name, asset=asset, description=rule.meaning, blocking=rule.blocking, partitions_def=partitions
+        )
+        for rule in rules
+    ]

@@ -18,17 +18,20 @@ from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.manifest import read_manifest
 
 _PREVIEW = (
-    "coll", "coll_type", "coll_sn", "n_ranks", "ranks_seen", "coll_msg_size_bytes", "min_exec_time_us", "min_hostname", "wait_us",
-    "transfer_busbw_gbs",
+    "coll", "coll_type", "coll_sn", "n_ranks", "ranks_seen", "coll_msg_size_bytes", "min_exec_time_us", "min_hostname",
+    "wait_us", "transfer_busbw_gbs",
 )  # fmt: skip
 
 
-@run_asset(group=ANALYSES, kinds={"duckdb", "parquet"}, code_version=cells.VERSION, columns=CELL_COLUMNS, deps=["event_store"])
+@run_asset(
+    group=ANALYSES, kinds={"duckdb", "parquet"}, code_version=cells.VERSION, columns=CELL_COLUMNS, deps=["event_store"]
+)
 def collective_cells(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
     """**One row per collective**, put together from what each rank logged about it.
 
-    A collective starts for good when its last rank arrives, so the *shortest* time among the ranks is the closest to the transfer
-    itself, and the rank that has it was the last to arrive. `wait_us` is the time that all others spent waiting for it.
+    A collective starts for good when its last rank arrives, so the *shortest* time among the ranks is the closest to
+    the transfer itself, and the rank that has it was the last to arrive. `wait_us` is the time that all others spent
+    waiting for it.
     """
     settings, run = nixt.load(), context.partition_key
     rows = cells.build_cells(run, settings)

@@ -42,7 +42,7 @@ def event_store(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result
     with closing(catalog.open_run(settings, run)) as con:
         first = con.sql("SELECT * FROM events LIMIT 12").to_arrow_table()
         by_function = con.sql(
-            "SELECT coll, coll_type, count(*) AS records FROM events GROUP BY ALL ORDER BY records DESC, coll, coll_type"
+            "SELECT coll, coll_type, count(*) AS records FROM events GROUP BY ALL ORDER BY ALL"
         ).to_arrow_table()
     numbers = {
         "log_files": manifest.files["read"] + manifest.files["unchanged"],

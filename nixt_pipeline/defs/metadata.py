@@ -1,9 +1,11 @@
 """What the UI shows beside an asset: column tables, previews, numbers, small pictures and links.
 
-Metadata is kept for ever in Dagster's event log, so everything here is small: previews have few rows, pictures few kilobytes.
+Metadata is kept for ever in Dagster's event log, so everything here is small: previews have few rows, pictures few
+kilobytes.
 """
 
 import base64
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +19,11 @@ from nixt_pipeline.store.layout import report_dir
 PREVIEW_ROWS = 12
 # A picture is stored in the event log once per run and analysis; larger ones belong in the report.
 MAX_PICTURE_BYTES = 50_000
+PICTURE_WIDTH = 900
+
+_VIEW_BOX = re.compile(r'viewBox="0 0 (?P<width>[\d.]+) (?P<height>[\d.]+)"')
+# A tenth of a point is finer than a screen shows; the digits beyond it are a third of the file.
+_LONG_NUMBER = re.compile(r"(\d\.\d)\d+")
 
 Value = str | int | float | bool | None
 
@@ -39,8 +46,12 @@ def column_schema(columns: Iterable[Column]) -> dg.TableSchema:
 
 def table_preview(rows: Iterable[Mapping[str, object]]) -> dg.TableMetadataValue:
     """The first rows as a table; an empty one says so instead of vanishing."""
-    shown = [{name: cell(value) for name, value in row.items()} for row, _ in zip(rows, range(PREVIEW_ROWS), strict=False)]
-    return dg.MetadataValue.table([dg.TableRecord(row) for row in shown or [{"": "no rows"}]], schema=_preview_schema(shown))
+    shown = [
+        {name: cell(value) for name, value in row.items()} for row, _ in zip(rows, range(PREVIEW_ROWS), strict=False)
+    ]
+    return dg.MetadataValue.table(
+        [dg.TableRecord(row) for row in shown or [{"": "no rows"}]], schema=_preview_schema(shown)
+    )
 
 
 def arrow_preview(table: pa.Table, columns: Sequence[str]) -> dg.TableMetadataValue:
@@ -65,10 +76,20 @@ def flat_numbers(numbers: Mapping[str, object]) -> dict[str, float]:
 
 
 def picture(svg: str, title: str) -> dg.MarkdownMetadataValue:
-    """A figure of the report as an image inside Markdown, on white because the UI may be dark."""
-    opening = svg.index(">", svg.index("<svg")) + 1
-    whole = f'{svg[:opening]}<rect width="100%" height="100%" fill="white"/>{svg[opening:]}'
-    encoded = base64.b64encode(whole.encode("utf-8")).decode("ascii")
+    """A figure of the report as an image inside Markdown: with a size, and on white because the UI may be dark.
+
+    Raises `ValueError` for an SVG without a view box.
+    """
+    box = _VIEW_BOX.search(svg)
+    if box is None:
+        raise ValueError(f"the figure {title!r} has no view box")
+    width, height = float(box["width"]), float(box["height"])
+    size = f'<svg width="{PICTURE_WIDTH}" height="{PICTURE_WIDTH * height / width:.0f}" '
+    start = svg.index("<svg")
+    opening = svg.index(">", start) + 1
+    background = '<rect width="100%" height="100%" fill="white"/>'
+    whole = size + svg[start + len("<svg ") : opening] + background + svg[opening:]
+    encoded = base64.b64encode(_LONG_NUMBER.sub(r"\1", whole).encode("utf-8")).decode("ascii")
     if len(encoded) > MAX_PICTURE_BYTES:
         return dg.MetadataValue.md(f"_{title}: too large to be shown here, see the report_")
     return dg.MetadataValue.md(f"![{title}](data:image/svg+xml;base64,{encoded})")
@@ -95,7 +116,9 @@ def path_links(settings: Settings, path: Path, name: str) -> dict[str, dg.Metada
 def _preview_schema(rows: Sequence[Mapping[str, Value]]) -> dg.TableSchema:
     """Column types of a preview; Dagster wants them named before it shows mixed columns."""
     names = list(rows[0]) if rows else [""]
-    return dg.TableSchema(columns=[dg.TableColumn(name, type=_type_name([row[name] for row in rows])) for name in names])
+    return dg.TableSchema(
+        columns=[dg.TableColumn(name, type=_type_name([row[name] for row in rows])) for name in names]
+    )
 
 
 def _type_name(values: Sequence[Value]) -> str:

@@ -26,8 +26,8 @@ from nixt_pipeline.settings import Settings
 def run_report(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
     """**The report of a run**: one HTML file that needs no server and no network.
 
-    It shows what every analysis found, how much of the job the log saw, and where the data lie. Open the path below, or set
-    `NIXT_REPORT_URL` to where the reports directory is served, which makes it a link.
+    It shows what every analysis found, how much of the job the log saw, and where the data lie. Open the path below,
+    or set `NIXT_REPORT_URL` to where the reports directory is served, which makes it a link.
     """
     settings, run = nixt.load(), context.partition_key
     path = render_run_report(run, settings)

@@ -1,7 +1,8 @@
 """The sensor `finished_runs`: finds finished training jobs in the landing directory and requests their ingestion.
 
-It is the one owner of what gets ingested. A run is requested once per content: the run key is `<run>@<fingerprint>`, and Dagster
-never launches the same key twice. Because that holds even when the launched run fails, further attempts get a key of their own.
+It is the one owner of what gets ingested. A run is requested once per content: the run key is `<run>@<fingerprint>`,
+and Dagster never launches the same key twice. Because that holds even when the launched run fails, further attempts
+get a key of their own.
 """
 
 import json
@@ -11,7 +12,6 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
-from nixt_pipeline.defs.common import OWNERS
 from nixt_pipeline.defs.partitions import runs
 from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.inspector.runs import NOT_REACHED, Finished, LandingError, RunDirectory, find_runs, is_finished
@@ -90,9 +90,10 @@ def decide(
 ) -> Decision:
     """Which runs to request now.
 
-    `latest` tells how the most recent ingestion of each run ended, or that it is still going on. New and changed directories are
-    requested once they are finished; an unchanged one again only when its last attempt failed and attempts are left. At most
-    `limit` are requested, the others follow with the next tick, as do those not looked at before `out_of_time`.
+    `latest` tells how the most recent ingestion of each run ended, or that it is still going on. New and changed
+    directories are requested once they are finished; an unchanged one again only when its last attempt failed and
+    attempts are left. At most `limit` are requested, the others follow with the next tick, as do those not looked at
+    before `out_of_time`.
     """
     requests: list[tuple[RunDirectory, Attempt]] = []
     waiting: dict[str, str] = {}
@@ -102,7 +103,9 @@ def decide(
         if attempt is None:
             continue
         if attempt.number > MAX_ATTEMPTS:
-            waiting[directory.run] = f"failed {MAX_ATTEMPTS} times: see its runs; it is tried again when its files change"
+            waiting[directory.run] = (
+                f"failed {MAX_ATTEMPTS} times: see its runs; it is tried again when its files change"
+            )
         elif directory.run in latest and latest[directory.run][1] in _IN_PROGRESS:
             waiting[directory.run] = "changed while it was being ingested; follows when that has ended"
         elif len(requests) >= limit:
@@ -130,9 +133,7 @@ def _next_attempt(
     return None
 
 
-def latest_ingestions(
-    instance: dg.DagsterInstance, job_name: str
-) -> dict[str, tuple[Attempt, dg.DagsterRunStatus]]:
+def latest_ingestions(instance: dg.DagsterInstance, job_name: str) -> dict[str, tuple[Attempt, dg.DagsterRunStatus]]:
     """How the most recent ingestion of each run stands, from the job's latest Dagster runs (newest first)."""
     latest: dict[str, tuple[Attempt, dg.DagsterRunStatus]] = {}
     for dagster_run in instance.get_runs(dg.RunsFilter(job_name=job_name), limit=_RECENT_RUNS):
@@ -144,7 +145,7 @@ def latest_ingestions(
 
 
 def ingest_request(directory: RunDirectory, attempt: Attempt) -> dg.RunRequest:
-    """The request to ingest one run; its configuration and tags carry the directory, so that it can be re-executed as it is."""
+    """The request to ingest one run; configuration and tags carry the directory, so that it can be re-executed."""
     suffix = "" if attempt.number == 1 else f"#{attempt.number}"
     return dg.RunRequest(
         run_key=f"{directory.run}@{attempt.fingerprint}{suffix}",
@@ -171,7 +172,7 @@ def explain(waiting: Mapping[str, str]) -> str:
 
 
 def tick(settings: Settings, instance: dg.DagsterInstance, cursor: Cursor, job_name: str) -> dg.SensorResult:
-    """One look at the landing directory within `sensor_budget_s`. Raises `LandingError` when it cannot be listed at all."""
+    """One look at the landing directory within `sensor_budget_s`. Raises `LandingError` when it cannot be listed."""
     deadline = time.monotonic() + settings.sensor_budget_s
     directories, skipped = find_runs(settings.landing_dir, settings.finished_markers, deadline, cursor.resume_at)
     now = time.time()
@@ -202,13 +203,13 @@ def finished_runs_sensor(job_name: str, interval_s: int) -> dg.SensorDefinition:
         job_name=job_name,
         minimum_interval_seconds=interval_s,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        owners=list(OWNERS),
     )
     def finished_runs(context: dg.SensorEvaluationContext, nixt: NixtSettings) -> dg.SensorResult:
-        """Looks for finished training jobs in the landing directory and has each of them ingested, analysed and reported.
+        """Looks for finished training jobs in the landing directory and has each ingested, analysed and reported.
 
-        A job has finished when its directory holds a marker file, when Slurm says so, or when nothing in it changed for a while.
-        A directory that grows afterwards is ingested again. What waits, and why, stands in the list of ticks.
+        A job has finished when its directory holds a marker file, when Slurm says so, or when nothing in it changed
+        for a while. A directory that grows afterwards is ingested again. What waits, and why, stands in the list of
+        ticks.
         """
         cursor = Cursor.from_text(context.cursor)
         try:

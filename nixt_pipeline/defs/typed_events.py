@@ -28,8 +28,9 @@ _PREVIEW = ("comm_name", "id", "n_ranks", "nnodes", "coll_type", "parallel_role"
 def typed_events(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
     """**Who took part**: the communicators of the run with their placement, and the processes and hosts behind them.
 
-    A communicator is a group of ranks that talk to one another. Its class (`nvlink-only`, `nic-only`, `mixed`, `single-rank`) says
-    where the ranks sit. Each column has a role in the taxonomy: Identifier, Configuration, Workload, Measurement, Counter, Derived.
+    A communicator is a group of ranks that talk to one another. Its class (`nvlink-only`, `nic-only`, `mixed`,
+    `single-rank`) says where the ranks sit. Each column has a role in the taxonomy: Identifier, Configuration,
+    Workload, Measurement, Counter, Derived.
     """
     settings, run = nixt.load(), context.partition_key
     counts = type_events(run, settings)
@@ -49,7 +50,9 @@ def typed_events(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Resul
 
 def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
     generation = pending_generation(run, settings)
-    communicators, membership = (pq.read_table(generation / f"{name}.parquet") for name in ("communicators", "membership"))
+    communicators, membership = (
+        pq.read_table(generation / f"{name}.parquet") for name in ("communicators", "membership")
+    )
     incarnations = validated_summary(run, settings).incarnations
     yield from judge_typing(communicators, membership, incarnations, settings.thresholds)
 

@@ -19,15 +19,15 @@ from nixt_pipeline.store.ingest import DECODER_VERSION, pending_generation, vali
 @run_asset(
     group=INGEST,
     kinds={"json", "parquet"},
-    code_version=DECODER_VERSION,
+    code_version=str(DECODER_VERSION),
     columns=EVENT_COLUMNS,
     deps=["raw_log_inventory"],
 )
 def validated_records(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
-    """**Every line of the logs, decoded once**: records as typed rows, and what is no record with file, position and reason.
+    """**Every line of the logs, decoded once**: records as typed rows, anything else with place and reason.
 
-    Nothing is lost in silence: each byte is stored, a counted duplicate, rejected, or recognised as something else's. Files that
-    have not changed since the last time are not read again.
+    Nothing is lost in silence: each byte is stored, a counted duplicate, rejected, or recognised as something else's.
+    Files that have not changed since the last time are not read again.
     """
     settings, run = nixt.load(), context.partition_key
     summary = validate_records(run, settings)
@@ -46,7 +46,8 @@ def validated_records(context: dg.AssetExecutionContext, nixt: NixtSettings) -> 
             "dagster/uri": generation.resolve().as_uri(),
             "ingest": dg.MetadataValue.json(summary.to_json()),
             "first files": arrow_preview(
-                files, ("path", "status", "records_collective", "records_p2p", "lines_rejected", "bytes_read", "problem")
+                files,
+                ("path", "status", "records_collective", "records_p2p", "lines_rejected", "bytes_read", "problem"),
             ),
             **flat_numbers(numbers),
         },

@@ -19,7 +19,7 @@ _VOCABULARY = re.compile(
     rb'|(?:coll|p2p)_(?:sn|msg_size_bytes|exec_time_us|timing_source|algobw_gbs|busbw_gbs))"\s*:'
 )
 # Strings are matched first, so that only a bare token outside strings is taken for a number.
-_NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:inf(?:inity)?|nan(?:\([^)]*\))?)\b', re.IGNORECASE)
+_NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:inf(?:inity)?|nan(?:\([^)]*\))?)(?=[\s,}\]]|$)', re.IGNORECASE)
 _TAIL_HEADER = re.compile(rb"==> .* <==\s*")
 # Beyond this orjson silently turns an integer into a float.
 _MAX_EXACT = 2**64

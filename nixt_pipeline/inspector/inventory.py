@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from nixt_pipeline.inspector.reader import compression_of
 
@@ -68,26 +69,45 @@ class Inventory:
         return cls(str(content["run"]), str(content["directory"]), tuple(LogFile(**file) for file in files))
 
 
-def walk_files(directory: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Every file below `directory` as (relative path, entry), hidden ones left out, links followed without running
-    in circles."""
+class Found(NamedTuple):
+    """Something below a run's directory that is no directory, or one that cannot be listed."""
+
+    path: str  # relative to the run's directory, with "/"
+    entry: os.DirEntry[str]
+    problem: str | None  # why it cannot be read, if that shows without opening it
+
+
+def walk_files(directory: Path) -> Iterator[Found]:
+    """Everything below `directory` that is no directory, hidden ones left out; links are followed, but not in circles.
+
+    What cannot be looked at (no permission, a dangling link, a pipe) comes with its problem. Raises `OSError` only when
+    `directory` itself cannot be listed.
+    """
     seen: set[tuple[int, int]] = set()
-    stack = [(directory, "")]
+    stack: list[tuple[Path, Found | None]] = [(directory, None)]
     while stack:
-        current, prefix = stack.pop()
-        status = current.stat()
-        if (status.st_dev, status.st_ino) in seen:
+        current, found = stack.pop()
+        try:
+            status = current.stat()
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(current) as entries:
+                listed = [entry for entry in entries if not entry.name.startswith(".")]
+        except OSError as error:
+            if found is None:
+                raise
+            yield found._replace(problem=error.strerror or str(error))
             continue
-        seen.add((status.st_dev, status.st_ino))
-        with os.scandir(current) as entries:
-            for entry in entries:
-                if entry.name.startswith("."):
-                    continue
-                name = prefix + entry.name
+        for entry in listed:
+            name = f"{found.path}/{entry.name}" if found else entry.name
+            try:
                 if entry.is_dir():
-                    stack.append((Path(entry.path), name + "/"))
-                elif entry.is_file():
-                    yield name, entry
+                    stack.append((Path(entry.path), Found(name, entry, None)))
+                else:
+                    yield Found(name, entry, None if entry.is_file() else "not a regular file")
+            except OSError as error:
+                yield Found(name, entry, error.strerror or str(error))
 
 
 def take_inventory(directory: Path, run: str, ignored: tuple[str, ...]) -> Inventory:
@@ -96,15 +116,18 @@ def take_inventory(directory: Path, run: str, ignored: tuple[str, ...]) -> Inven
     Raises `FileNotFoundError` or `PermissionError` when the directory itself cannot be listed.
     """
     left_out = {RUN_INFO_FILE, *ignored}
-    files = [_describe(name, entry) for name, entry in walk_files(directory) if entry.name not in left_out]
+    files = [_describe(found) for found in walk_files(directory) if found.entry.name not in left_out]
     return Inventory(run, str(directory.resolve()), tuple(sorted(files, key=lambda file: file.path)))
 
 
-def _describe(name: str, entry: os.DirEntry[str]) -> LogFile:
+def _describe(found: Found) -> LogFile:
+    name, entry, problem = found
     match = _LOG_NAME.fullmatch(entry.name)
     hostname, pid = (match["host"], int(match["pid"])) if match else (None, None)
     shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     foreign = _FOREIGN_NAME.fullmatch(entry.name) is not None
+    if problem is not None:
+        return LogFile(shown, 0, 0, "", "none", hostname, pid, None, None, foreign, problem)
     try:
         status = entry.stat()
         with Path(entry.path).open("rb") as file:
@@ -112,8 +135,7 @@ def _describe(name: str, entry: os.DirEntry[str]) -> LogFile:
             file.seek(max(0, status.st_size - _END_BYTES))
             tail = file.read(_END_BYTES)
     except OSError as error:
-        problem = f"{error.strerror or error}"
-        return LogFile(shown, 0, 0, "", "none", hostname, pid, None, None, foreign, problem)
+        return _describe(found._replace(problem=error.strerror or str(error)))
     compression = compression_of(head)
     digest = hashlib.blake2b(head + tail + str(status.st_size).encode(), digest_size=8).hexdigest()
     first, last = _time_span(head, tail, compression)

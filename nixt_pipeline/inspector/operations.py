@@ -23,7 +23,7 @@ class RecordFlag(IntFlag):
     TIME_WRAPPED = 2  # a CPU-timed subtraction below zero, written as almost 2^64
     TIME_NEGATIVE = 4
     SIZE_REPAIRED = 8  # ncclUint8 is unknown to the plugin, which writes 2^64 - count
-    BANDWIDTH_NOT_FINITE = 16  # inf, nan or null was written
+    BANDWIDTH_INVALID = 16  # inf, nan, null, negative or no number at all was written
     BANDWIDTH_UNDEFINED = 32  # 0 by construction: one rank, an unknown function, or no usable time or size
     TIMESTAMP_IMPLAUSIBLE = 64  # no Unix time in microseconds: kept, but no use on a time axis
     UNKNOWN_FUNCTION = 128
@@ -96,10 +96,9 @@ END;
 
 
 def format_bytes(size_bytes: float) -> str:
-    """A size for people, in decimal units as in the paper: `13.5 MB`, `672 B`."""
+    """A size for people, to three digits in decimal units as in the paper: `13.5 MB`, `672 B`."""
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if abs(size_bytes) >= scale:
-            return (
-                f"{size_bytes / scale:.3g} {unit}" if size_bytes < 999.5 * scale else f"{size_bytes / scale:.0f} {unit}"
-            )
+        # From here on three digits round up to the next unit: 999,600 bytes are 1 MB, not 1000 kB.
+        if size_bytes >= 0.9995 * scale:
+            return f"{size_bytes / scale:.3g} {unit}"
     return f"{size_bytes:.0f} B"

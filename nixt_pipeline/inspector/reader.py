@@ -197,13 +197,15 @@ class LogReader:
 
 
 def _salvage(member: "zlib._Decompress", data: bytes) -> Iterator[bytes]:
-    """What a damaged gzip member still gives: the same step again, a few bytes at a time, up to the damage."""
-    while data:
-        try:
-            chunk = member.decompress(data, 64)
-        except zlib.error:
-            return
-        data = member.unconsumed_tail
-        if not chunk:
-            return
-        yield chunk
+    """What a damaged gzip member still gives: the same input again in ever smaller pieces, up to the damage."""
+    for step in (1024, 1):
+        while data:
+            before = member.copy()
+            try:
+                chunk = member.decompress(data[:step])
+            except zlib.error:
+                member = before
+                break
+            data = data[step:]
+            if chunk:
+                yield chunk

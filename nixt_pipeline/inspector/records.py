@@ -274,10 +274,13 @@ class _Fields:
             value = self._number(self.body, key)
         except RejectedError:
             # A bandwidth can be recomputed, so even nonsense in its place does not cost the record.
-            self._keep(self.body, key, RecordFlag.BANDWIDTH_NOT_FINITE)
+            self._keep(self.body, key, RecordFlag.BANDWIDTH_INVALID)
             return None
         if value is None or not math.isfinite(value):
-            self.flags |= RecordFlag.BANDWIDTH_NOT_FINITE
+            self.flags |= RecordFlag.BANDWIDTH_INVALID
+            return None
+        if value < 0:
+            self._keep(self.body, key, RecordFlag.BANDWIDTH_INVALID)
             return None
         if defined:
             return float(value)

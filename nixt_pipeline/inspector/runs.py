@@ -176,14 +176,17 @@ def _is_marked(directory: Path, markers: tuple[str, ...]) -> bool:
 def _look_at(directory: Path, relative: str | None, markers: tuple[str, ...], run: str | None = None) -> RunDirectory:
     state, count, found = hashlib.blake2b(digest_size=8), 0, set()
     newest = directory.stat().st_mtime
-    for name, entry in sorted(walk_files(directory), key=lambda pair: pair[0]):
+    for path, entry, problem in sorted(walk_files(directory), key=lambda found: found.path):
+        if problem is not None:
+            state.update(f"{path}\0{problem}\n".encode("utf-8", "surrogateescape"))
+            continue
         status = entry.stat()
         # A copy keeps the old modification time while it is being written; its change time is fresh.
         newest = max(newest, status.st_mtime, status.st_ctime)
         if entry.name in markers:
             found.add(entry.name)
             continue
-        state.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
+        state.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
         count += 1
     identity = run if run is not None else run_id(relative or directory.name)
     # A file from the future (a host with a wrong clock) must not keep its run waiting for ever.

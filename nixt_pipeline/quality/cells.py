@@ -12,25 +12,26 @@ SELECT
     count(*) AS cells,
     count(*) FILTER (complete) AS complete_cells,
     count(*) FILTER (complete) / nullif(count(*), 0) AS complete_share,
-    count(*) FILTER (ranks_timed = 1 AND n_ranks > 1) AS lonely_cells,
     count(*) FILTER (ranks_seen > n_ranks) AS cells_with_too_many_ranks,
     count(*) FILTER (size_mismatch) AS cells_with_several_sizes,
-    count(*) FILTER (min_exec_time_us < 0 OR min_exec_time_us > max_exec_time_us OR wait_us < -0.001) AS cells_with_disordered_times,
+    -- Sums are rounded to nanoseconds, so that a wait can be a rounding error below zero.
+    count(*) FILTER (min_exec_time_us < 0 OR min_exec_time_us > max_exec_time_us OR wait_us < -0.001)
+        AS cells_with_disordered_times,
     count(*) FILTER (min_rank NOT BETWEEN 0 AND n_ranks - 1) AS cells_with_impossible_ranks,
     count(*) - count(DISTINCT (incarnation, id, comm_name, n_ranks, nnodes, coll, coll_sn, occurrence)) AS repeated_cells,
-    sum(ranks_seen)::BIGINT AS records_in_cells,
-    (SELECT count(*) FROM collectives) AS collective_records,
-    sum(ranks_seen)::BIGINT - (SELECT count(*) FROM collectives) AS records_gained_or_lost,
+    coalesce(sum(ranks_seen), 0)::BIGINT AS records_in_cells,
+    records_in_cells - (SELECT count(*) FROM collectives) AS records_gained_or_lost,
     sum(wait_us) / 1e6 AS wait_rank_s,
-    -- Ranks of one collective write it at their next dump; beyond one dump interval the median shows how far clocks are apart.
+    -- Ranks of one collective write it at their next dump; what the median is beyond one dump interval is the
+    -- distance of their clocks.
     quantile_cont(last_dump_us - first_dump_us, 0.5) FILTER (complete AND nnodes > 1) AS clock_spread_us
 FROM cells
 """
 
 ONE_ROW_PER_COLLECTIVE = Rule(
     "every_collective_is_one_row",
-    "No collective appears twice and every collective record belongs to exactly one. Otherwise waits and bandwidths are counted "
-    "more than once.",
+    "No collective appears twice and every collective record belongs to exactly one. Otherwise waits and bandwidths "
+    "are counted more than once.",
     blocking=True,
 )
 TIMES_ARE_ORDERED = Rule(
@@ -40,23 +41,24 @@ TIMES_ARE_ORDERED = Rule(
 )
 RANKS_AGREE = Rule(
     "ranks_agree_on_the_message_size",
-    "Ranks that disagree about the size of one collective are a bug in the training code, or two communicators taken for one.",
+    "Ranks that disagree about the size of one collective are a bug in the training code, or two communicators taken "
+    "for one.",
 )
 ENOUGH_COMPLETE = Rule(
     "most_collectives_have_every_rank",
-    "Only a collective that every rank logged tells who came last and how fast the transfer was. With few of them, findings about "
-    "ranks rest on little.",
+    "Only a collective that every rank logged tells who came last and how fast the transfer was. With few of them, "
+    "findings about ranks rest on little.",
 )
 
 RANKS_BELONG = Rule(
     "every_rank_belongs_to_its_communicator",
-    "A rank number beyond the communicator's size, or more records of a collective than it has ranks, means damaged headers or two "
-    "communicators under one id.",
+    "A rank number beyond the communicator's size, or more records of a collective than it has ranks, means damaged "
+    "headers or two communicators under one id.",
 )
 CLOCKS_AGREE = Rule(
     "the_clocks_of_the_hosts_agree",
-    "Hosts whose clocks are apart write one collective at different times. Nothing here orders events across hosts by their clocks, "
-    "but time axes blur by that much.",
+    "Hosts whose clocks are apart write one collective at different times. Nothing here orders events across hosts "
+    "by their clocks, but time axes blur by that much.",
 )
 CELL_RULES = (ONE_ROW_PER_COLLECTIVE, TIMES_ARE_ORDERED, RANKS_BELONG, RANKS_AGREE, ENOUGH_COMPLETE, CLOCKS_AGREE)
 
@@ -73,7 +75,10 @@ def cell_suites(limits: Thresholds) -> tuple[Suite, ...]:
                 between("records_gained_or_lost", 0, 0, "every collective record belongs to exactly one collective"),
             ),
         ),
-        Suite(TIMES_ARE_ORDERED, (between("cells_with_disordered_times", 0, 0, "0 <= shortest <= longest, no negative wait"),)),
+        Suite(
+            TIMES_ARE_ORDERED,
+            (between("cells_with_disordered_times", 0, 0, "0 <= shortest <= longest, no negative wait"),),
+        ),
         Suite(
             RANKS_BELONG,
             (
@@ -89,7 +94,8 @@ def cell_suites(limits: Thresholds) -> tuple[Suite, ...]:
 
 def cell_profile(con: duckdb.DuckDBPyConnection) -> pa.Table:
     """One row of counts over the cells of a run; `con` comes from `open_run`."""
-    return con.sql(PROFILE_SQL).to_arrow_table()
+    profile: pa.Table = con.sql(PROFILE_SQL).to_arrow_table()
+    return profile
 
 
 def judge_cells(profile: pa.Table, limits: Thresholds) -> list[Verdict]:

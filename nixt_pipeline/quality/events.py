@@ -16,7 +16,8 @@ from nixt_pipeline.settings import Thresholds
 
 COLUMNS_AS_PROMISED = Rule(
     "every_column_is_there_with_its_type",
-    "Every column of the taxonomy is in every file of the store, with its type. Otherwise queries fail, or compare text with numbers.",
+    "Every column of the taxonomy is in every file of the store, with its type. Otherwise queries fail, or compare "
+    "text with numbers.",
     blocking=True,
 )
 ROWS_AS_VALIDATED = Rule(
@@ -26,11 +27,13 @@ ROWS_AS_VALIDATED = Rule(
 )
 VALUES_PRESENT = Rule(
     "required_values_are_present",
-    "Without communicator, rank, host, function, size or sequence number a record cannot be placed, and drops out of some analyses.",
+    "Without communicator, rank, host, function, size or sequence number a record cannot be placed, and drops out of "
+    "some analyses.",
 )
 VALUES_IN_DOMAIN = Rule(
     "values_are_in_their_domain",
-    "Ranks beyond the communicator, node counts beyond the ranks, unknown functions: damaged records, or a plugin newer than this.",
+    "Ranks beyond the communicator, node counts beyond the ranks, unknown functions: damaged records, or a plugin "
+    "newer than this.",
 )
 TIMES_USABLE = Rule(
     "execution_times_are_usable",
@@ -42,23 +45,28 @@ TIMED_BY_GPU = Rule(
 )
 POSSIBLE_BANDWIDTH = Rule(
     "bandwidth_is_physically_possible",
-    "A bus bandwidth above any hardware's is a wrong time, a wrong size, or another unit (early RCCL wrote ten times too much).",
+    "A bus bandwidth above any hardware's is a wrong time, a wrong size, or another unit (early RCCL wrote ten times "
+    "too much).",
 )
 SAME_BANDWIDTH = Rule(
     "written_bandwidth_follows_from_size_and_time",
-    "The plugin computes bandwidth from size, ranks and time. Where recomputing gives something else, another plugin wrote the log.",
+    "The plugin computes bandwidth from size, ranks and time. Where recomputing gives something else, another plugin "
+    "wrote the log.",
 )
 NO_TWINS = Rule(
     "no_two_records_are_equal",
-    "Records equal in every field count an operation twice, unless CUDA graphs replayed it within the same microsecond.",
+    "Records equal in every field count an operation twice, unless CUDA graphs replayed it within the same "
+    "microsecond.",
 )
 CLOCKS_PLAUSIBLE = Rule(
     "write_times_are_plausible",
-    "A write time before 2020 or after 2100 is a broken clock or another unit; such records are missing from time axes.",
+    "A write time before 2020 or after 2100 is a broken clock or another unit; such records are missing from time "
+    "axes.",
 )
 ONE_SCHEMA = Rule(
     "all_records_have_one_schema",
-    "Several plugin versions in one run, or fields that come and go: a partial upgrade, whose hosts should not be compared.",
+    "Several plugin versions in one run, or fields that come and go: a partial upgrade, whose hosts should not be "
+    "compared.",
 )
 EVENT_RULES = (
     COLUMNS_AS_PROMISED,
@@ -102,10 +110,14 @@ def judge_columns(files: Sequence[Path], columns: Sequence[Column]) -> Verdict:
         found = pq.read_schema(path)
         for column in columns:
             if column.name not in found.names:
-                problems.append({"file": path.name, "column": column.name, "expected": str(column.type), "found": "missing"})
+                problems.append(
+                    {"file": path.name, "column": column.name, "expected": str(column.type), "found": "missing"}
+                )
             elif found.field(column.name).type != column.type:
                 actual = str(found.field(column.name).type)
-                problems.append({"file": path.name, "column": column.name, "expected": str(column.type), "found": actual})
+                problems.append(
+                    {"file": path.name, "column": column.name, "expected": str(column.type), "found": actual}
+                )
     return Verdict(
         COLUMNS_AS_PROMISED.name,
         bool(files) and not problems,
@@ -148,7 +160,9 @@ def event_suites(limits: Thresholds) -> tuple[Suite, ...]:
         Suite(
             POSSIBLE_BANDWIDTH,
             (
-                between("bandwidth_impossible", 0, 0, f"no bus bandwidth above {limits.max_plausible_busbw_gbs:.0f} GB/s"),
+                between(
+                    "bandwidth_impossible", 0, 0, f"no bus bandwidth above {limits.max_plausible_busbw_gbs:.0f} GB/s"
+                ),
                 between("bandwidth_not_finite", 0, 0, "every written bandwidth is a number"),
             ),
         ),
@@ -157,7 +171,10 @@ def event_suites(limits: Thresholds) -> tuple[Suite, ...]:
             (between("bandwidth_mismatches", 0, 0, f"no difference above {limits.bandwidth_mismatch_gbs} GB/s"),),
         ),
         Suite(NO_TWINS, (between("exact_duplicates", 0, 0, "no two stored records are equal"),)),
-        Suite(CLOCKS_PLAUSIBLE, (between("implausible_timestamps", 0, 0, "every write time is a Unix time in microseconds"),)),
+        Suite(
+            CLOCKS_PLAUSIBLE,
+            (between("implausible_timestamps", 0, 0, "every write time is a Unix time in microseconds"),),
+        ),
         Suite(
             ONE_SCHEMA,
             (

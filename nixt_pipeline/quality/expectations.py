@@ -1,7 +1,7 @@
 """Great Expectations over small tables: profiles of one row, communicators, results. Never over raw events.
 
-Great Expectations needs seconds and 220 MB to import, so it is imported inside `judge` only. Expectations are data here: each is a
-sentence for people, the name of a Great Expectations expectation and its arguments.
+Great Expectations needs seconds and 220 MB to import, so it is imported inside `judge` only. Expectations are data
+here: each is a sentence for people, the name of a Great Expectations expectation and its arguments.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,9 @@ class Suite:
 
 def present(column: str, sentence: str = "") -> Expectation:
     """No value of `column` is missing."""
-    return Expectation(sentence or f"{column} is never missing", "expect_column_values_to_not_be_null", {"column": column})
+    return Expectation(
+        sentence or f"{column} is never missing", "expect_column_values_to_not_be_null", {"column": column}
+    )
 
 
 def between(column: str, low: float | None, high: float | None, sentence: str) -> Expectation:
@@ -75,7 +77,7 @@ def sum_between(column: str, low: float, high: float, sentence: str) -> Expectat
 
 
 def judge(table: pa.Table, suites: Sequence[Suite]) -> list[Verdict]:
-    """Validate `table` against each suite. An expectation about a column that `table` lacks is violated, not skipped."""
+    """Validate `table` against each suite. An expectation about a column that `table` lacks is violated."""
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
@@ -88,7 +90,7 @@ def judge(table: pa.Table, suites: Sequence[Suite]) -> list[Verdict]:
 
 
 def _judge_suite(batch: Any, table: pa.Table, suite: Suite) -> Verdict:
-    """Validate the expectations of a suite one by one: added together, a second one of the same kind replaces the first."""
+    """Validate expectations one by one: in one GX suite, a second one of the same kind replaces the first."""
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
     result_format = {"result_format": "SUMMARY", "partial_unexpected_count": _SHOWN}
@@ -98,14 +100,25 @@ def _judge_suite(batch: Any, table: pa.Table, suite: Suite) -> Verdict:
         result = batch.validate(expectation, result_format=result_format)
         found = _found(result, table, item.arguments.get("column"))
         rows.append({"expectation": item.sentence, "holds": bool(result.success), "found": found})
-    violated = [f"{row['expectation']} (found {row['found']})" for row in rows if not row["holds"]]
-    summary = f"violated: {'; '.join(violated)}" if violated else f"all {len(rows)} expectations hold"
-    facts: dict[str, Cell] = {"expectations": len(rows), "violated": len(violated)}
-    return Verdict(suite.rule.name, not violated, summary, facts, tuple(rows))
+    violated = [_in_words(row) for row in rows if not row["holds"]]
+    if violated:
+        summary = f"violated: {'; '.join(violated)}"
+    else:
+        summary = _in_words(rows[0]) if len(rows) == 1 else f"all {len(rows)} expectations hold"
+    return Verdict(
+        suite.rule.name, not violated, summary, _facts(table, suite) or {"violated": len(violated)}, tuple(rows)
+    )
+
+
+def _facts(table: pa.Table, suite: Suite) -> dict[str, Cell]:
+    """The values that the suite is about, when the table is a profile: one row of numbers."""
+    columns = [item.arguments["column"] for item in suite.expectations if "column" in item.arguments]
+    known = [column for column in columns if column in table.column_names]
+    return {column: table[column][0].as_py() for column in known} if table.num_rows == 1 else {}
 
 
 def _found(result: Any, table: pa.Table, column: str | None) -> str:
-    """What was found, in a few words: the value itself where there is one, else how many values are unexpected and which."""
+    """What was found: the value itself where there is one, else how many values are unexpected and which."""
     details = result.result
     if "observed_value" in details:
         return f"{details['observed_value']:.6g}"
@@ -119,6 +132,10 @@ def _found(result: Any, table: pa.Table, column: str | None) -> str:
         return "as expected"
     examples = ", ".join(_text(value) for value in details["partial_unexpected_list"])
     return f"{details['unexpected_count']} of {details['element_count']}: {examples}"
+
+
+def _in_words(row: dict[str, Cell]) -> str:
+    return f"{row['expectation']} (found: {row['found']})"
 
 
 def _text(value: Any) -> str:

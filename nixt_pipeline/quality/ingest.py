@@ -37,7 +37,8 @@ READABLE = Rule(
 )
 BYTES_ADD_UP = Rule(
     "every_byte_is_accounted_for",
-    "Every byte read is in exactly one of: stored, duplicate, rejected, foreign, blank. Otherwise data were lost or counted twice.",
+    "Every byte read is in exactly one of: stored, duplicate, rejected, foreign, blank. Otherwise data were lost or "
+    "counted twice.",
     blocking=True,
 )
 RECORDS_ADD_UP = Rule(
@@ -47,8 +48,8 @@ RECORDS_ADD_UP = Rule(
 )
 NOTHING_REJECTED = Rule(
     "no_line_is_rejected",
-    "A rejected line is kept with file, position and reason in the table `rejects`. A few at the ends of files are lines that a "
-    "killed process did not finish.",
+    "A rejected line is kept with file, position and reason in the table `rejects`. A few at the ends of files are "
+    "lines that a killed process did not finish.",
 )
 READ_TO_THE_END = Rule(
     "every_file_is_read_to_its_end",
@@ -62,11 +63,20 @@ NOTHING_LOST = Rule(
     "the_plugin_lost_no_records",
     "The plugin's own loss counters (dump_stats). What it lost is in no result.",
 )
-VALIDATION_RULES = (READABLE, BYTES_ADD_UP, RECORDS_ADD_UP, NOTHING_REJECTED, READ_TO_THE_END, LOGGED_ONCE, NOTHING_LOST)
+VALIDATION_RULES = (
+    READABLE,
+    BYTES_ADD_UP,
+    RECORDS_ADD_UP,
+    NOTHING_REJECTED,
+    READ_TO_THE_END,
+    LOGGED_ONCE,
+    NOTHING_LOST,
+)
 
 COMMUNICATORS_CONSISTENT = Rule(
     "every_communicator_is_listed_once",
-    "A communicator is told apart by launch, id, name, ranks and nodes, and has a placement class. Otherwise joins multiply records.",
+    "A communicator is told apart by launch, id, name, ranks and nodes, and has a placement class. Otherwise joins "
+    "multiply records.",
     blocking=True,
 )
 EVERY_RANK_REPORTS = Rule(
@@ -75,7 +85,8 @@ EVERY_RANK_REPORTS = Rule(
 )
 ONE_PROCESS_PER_RANK = Rule(
     "every_rank_is_one_process",
-    "Two processes that claim one rank of one communicator are two jobs in one directory, or recycled communicator ids.",
+    "Two processes that claim one rank of one communicator are two jobs in one directory, or recycled communicator "
+    "ids.",
 )
 ONE_LAUNCH = Rule(
     "all_records_come_from_one_launch",
@@ -115,7 +126,7 @@ def judge_inventory(inventory: Inventory) -> Iterator[Verdict]:
 
 
 def judge_validation(summary: IngestSummary, files: pa.Table, rejects: pa.Table) -> Iterator[Verdict]:
-    """Apply `VALIDATION_RULES` to the books of an ingest; `files` and `rejects` give the rows that explain a violation."""
+    """Apply `VALIDATION_RULES` to the books of an ingest; `files` and `rejects` explain a violation."""
     records, sizes = summary.records, summary.bytes
     yield Verdict(
         READABLE.name,
@@ -141,12 +152,13 @@ def judge_validation(summary: IngestSummary, files: pa.Table, rejects: pa.Table)
         else f"{abs(unkind):,} of {records['stored']:,} stored records are of no kind or of two",
         {"records_of_no_kind": unkind},
     )
+    is_rejected = pc.equal(rejects["outcome"], pa.scalar("rejected"))
     yield Verdict(
         NOTHING_REJECTED.name,
         summary.rejected_lines == 0,
         f"{summary.rejected_lines:,} lines rejected, {summary.foreign_lines:,} recognised as something else's",
         {"rejected_lines": summary.rejected_lines, "rejected_bytes": sizes["rejected"]},
-        _rows(rejects.filter(pc.equal(rejects["outcome"], "rejected")), ("path", "line", "reason", "sample")),
+        _rows(rejects.filter(is_rejected), ("path", "line", "reason", "sample")),
     )
     damaged = [row for row in files.to_pylist() if row["problem"] or row["status"] in ("unreadable", "vanished")]
     yield Verdict(
@@ -170,10 +182,14 @@ def judge_validation(summary: IngestSummary, files: pa.Table, rejects: pa.Table)
     )
 
 
-def judge_typing(communicators: pa.Table, membership: pa.Table, incarnations: int, limits: Thresholds) -> Iterator[Verdict]:
+def judge_typing(
+    communicators: pa.Table, membership: pa.Table, incarnations: int, limits: Thresholds
+) -> Iterator[Verdict]:
     """Apply `TYPING_RULES` to the dimension tables of a run."""
     yield from judge(communicators, [_communicator_suite()])
-    partial = [row for row in communicators.to_pylist() if row["n_ranks"] is not None and row["ranks_seen"] < row["n_ranks"]]
+    partial = [
+        row for row in communicators.to_pylist() if row["n_ranks"] is not None and row["ranks_seen"] < row["n_ranks"]
+    ]
     missing = sum(row["n_ranks"] - row["ranks_seen"] for row in partial)
     yield Verdict(
         EVERY_RANK_REPORTS.name,

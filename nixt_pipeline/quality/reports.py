@@ -13,7 +13,8 @@ STANDS_ALONE = Rule(
 )
 COMPLETE = Rule(
     "the_report_shows_every_analysis",
-    "Each analysis has a result at least as new as the events it was computed from; a report never computes what is missing.",
+    "Each analysis has a result at least as new as the events it was computed from; a report never computes what is "
+    "missing.",
 )
 REPORT_RULES = (STANDS_ALONE, COMPLETE)
 
@@ -36,7 +37,8 @@ def judge_report(run: str, settings: Settings, analyses: Sequence[str]) -> Itera
     yield Verdict(
         COMPLETE.name,
         not problems,
-        "; ".join(problems) or f"all {len(analyses)} analyses were computed from generation {read_manifest(settings, run).generation}",
+        "; ".join(problems)
+        or f"all {len(analyses)} analyses were computed from generation {read_manifest(settings, run).generation}",
         {"analyses": len(analyses), "missing": len(problems)},
     )
 

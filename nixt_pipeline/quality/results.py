@@ -1,4 +1,4 @@
-"""Rules for the results of analyses: each row is one group, shares are shares, and no record is counted twice or forgotten."""
+"""Rules for the results of analyses: each row is one group, and no record is counted twice or forgotten."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _SHARE_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Shape:
-    """What the result of an analysis looks like: its key, its columns between 0 and 1, and which records its rows add up to."""
+    """What a result looks like: its key, its columns between 0 and 1, and which records its rows add up to."""
 
     key: tuple[str, ...]
     shares: tuple[str, ...] = ()
@@ -33,9 +33,7 @@ SHAPES = {
     ),
     "temporal_correlation": Shape(("incarnation", "bin_start_us", "coll", "coll_type")),
     "spatial_correlation": Shape(("level", "hostname", "pid", "coll", "coll_type")),
-    "resource_correlation": Shape(
-        ("n_ranks", "nnodes", "kind", "coll", "coll_msg_size_bytes"), adds_up_to="events"
-    ),
+    "resource_correlation": Shape(("n_ranks", "nnodes", "kind", "coll", "coll_msg_size_bytes"), adds_up_to="events"),
     "other_correlation": Shape(("attribute", "value", "coll", "coll_type")),
     "hot_kernels": Shape(
         ("label",),
@@ -50,18 +48,20 @@ SHAPES = {
 
 ONE_ROW_PER_GROUP = Rule(
     "every_row_is_one_group",
-    "No group appears twice and every share lies between 0 and 1. Otherwise sums over the result count records more than once.",
+    "No group appears twice and every share lies between 0 and 1. Otherwise sums over the result count records more "
+    "than once.",
     blocking=True,
 )
 COUNTED_ONCE = Rule(
     "every_record_is_counted_once",
-    "The records of all rows add up to the records in the store. Otherwise an analysis lost records or counted some twice.",
+    "The records of all rows add up to the records in the store. Otherwise an analysis lost records or counted some "
+    "twice.",
     blocking=True,
 )
 CAPTURED_ENOUGH = Rule(
     "the_log_captured_enough_to_compare_ranks",
-    "The plugin logs the latest operation at each dump and loses the others without a word. Below this share, two ranks are "
-    "compared by different operations; lower NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS.",
+    "The plugin logs the latest operation at each dump and loses the others without a word. Below this share, two "
+    "ranks are compared by different operations; lower NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS.",
 )
 
 
@@ -75,7 +75,9 @@ def result_rules(analysis: str) -> tuple[Rule, ...]:
 def judge_result(analysis: str, result: pa.Table, stored: dict[Counted, int], limits: Thresholds) -> Iterator[Verdict]:
     """Apply `result_rules`; `stored` says how many records of each kind the store holds."""
     shape = SHAPES[analysis]
-    yield from judge(result, [result_suite(shape, rows_expected=1 if stored["events"] and shape.adds_up_to == "events" else 0)])
+    yield from judge(
+        result, [result_suite(shape, rows_expected=1 if stored["events"] and shape.adds_up_to == "events" else 0)]
+    )
     if shape.adds_up_to:
         yield _counted_once(result, shape.adds_up_to, stored[shape.adds_up_to])
     if analysis == "coverage":
@@ -96,11 +98,13 @@ def result_suite(shape: Shape, rows_expected: int) -> Suite:
 
 
 def captured_enough(coverage: pa.Table, min_capture_rate: float) -> Verdict:
-    """Whether the records of communicators with several ranks are a large enough part of those that must have existed."""
+    """Whether enough of the records that communicators with several ranks must have made were captured."""
     rows = [row for row in coverage.to_pylist() if (row["n_ranks"] or 0) > 1 and row["sn_expected"]]
     expected = sum(row["n_ranks"] * row["sn_expected"] for row in rows)
     if not expected:
-        return Verdict(CAPTURED_ENOUGH.name, False, "not assessable: no collective with sequence numbers among several ranks")
+        return Verdict(
+            CAPTURED_ENOUGH.name, False, "not assessable: no collective with sequence numbers among several ranks"
+        )
     rate = sum(row["capture_rate"] * row["n_ranks"] * row["sn_expected"] for row in rows) / expected
     worst = sorted(rows, key=lambda row: row["capture_rate"])[:10]
     shown = ("comm_name", "id", "coll", "n_ranks", "records", "sn_expected", "capture_rate", "complete_share")
@@ -116,9 +120,10 @@ def captured_enough(coverage: pa.Table, min_capture_rate: float) -> Verdict:
 def _counted_once(result: pa.Table, counted: Counted, stored: int) -> Verdict:
     """Compare the sum of `records` with what the store holds."""
     total = pc.sum(result["records"]).as_py() or 0
+    kind = "records" if counted == "events" else "collective records"
     return Verdict(
         COUNTED_ONCE.name,
         total == stored,
-        f"{total:,} of {stored:,} {'records' if counted == 'events' else 'collective records'} in the store are in the result",
+        f"{total:,} of {stored:,} {kind} in the store are in the result",
         {"records_in_result": total, "records_in_store": stored},
     )

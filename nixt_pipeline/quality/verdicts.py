@@ -10,8 +10,9 @@ Cell = str | int | float | bool | None
 class Rule:
     """One thing that should hold for a run's data.
 
-    `name` reads as a sentence with underscores for spaces, because that is what the list of checks shows. `meaning` says what a
-    violation does to the results. A `blocking` rule stops the run: whatever is computed after its violation would be wrong.
+    `name` reads as a sentence with underscores for spaces, because that is what the list of checks shows. `meaning`
+    says what a violation does to the results. A `blocking` rule stops the run: whatever is computed after its
+    violation would be wrong.
     """
 
     name: str
@@ -21,7 +22,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a rule: a sentence with the numbers it rests on, the numbers themselves, and rows that show them."""
+    """The outcome of a rule: a sentence with the numbers it rests on, the numbers, and rows that show them."""
 
     rule: str
     passed: bool

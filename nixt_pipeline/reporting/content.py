@@ -36,8 +36,8 @@ class Glossed:
 class RunContent:
     """The report's input.
 
-    `tables` holds the small tables of `STORE_QUERIES` and every computed result by the analysis' name; a result that is absent
-    was not computed. `paths` says where each table lies as Parquet.
+    `tables` holds the small tables of `STORE_QUERIES` and every computed result by the analysis' name; a result that is
+    absent was not computed. `paths` says where each table lies as Parquet.
     """
 
     manifest: Manifest

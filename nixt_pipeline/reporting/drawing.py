@@ -1,8 +1,8 @@
 """Draw the figures of `figures` as SVG to be placed inside a page.
 
 Deterministic: no dates, ids derived from the figure's name, no global matplotlib state left changed. Text stays text
-(`<text>`), is never parsed as mathematics, and takes its colour from the page, so that one drawing serves a light and a dark
-page.
+(`<text>`), is never parsed as mathematics, and takes its colour from the page, so that one drawing serves a light and a
+dark page.
 """
 
 import re
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 WIDTH_INCHES = 8.6
 _PANEL_COLUMNS = 2
-_FEW_BINS = 20
 _FEW_SIZES = 8
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -169,13 +168,16 @@ def draw_time(data: figures.TimeFigure, name: str) -> str:
         panels = _grid(figure, len(data.panels), sharex=True, sharey=False)
         for axes, panel in zip(panels, data.panels, strict=True):
             moments, colour = [second / scale for second in panel.seconds], colour_of(panel.coll_type)
-            # A line through one bin is nothing to see.
-            marker = "." if len(moments) <= _FEW_BINS else ""
             axes.fill_between(moments, _gaps(panel.p25), _gaps(panel.p75), color=colour, alpha=0.3, linewidth=0)
-            axes.plot(moments, _gaps(panel.p50), color=colour, linewidth=1.5, marker=marker)
-            axes.plot(moments, _gaps(panel.transfer), color=INK, linewidth=1.1, linestyle="--", marker=marker)
+            axes.plot(moments, _gaps(panel.p50), color=colour, linewidth=1.5)
+            axes.plot(moments, _gaps(panel.transfer), color=INK, linewidth=1.1, linestyle="--")
+            # A line through a single bin is nothing to see.
+            alone = _isolated(panel.p50)
+            dots = [_gaps(panel.p50)[i] for i in alone]
+            axes.plot([moments[i] for i in alone], dots, color=colour, linewidth=0, marker=".")
             axes.set_title(f"{shorten(panel.coll, 20)} {panel.coll_type or ''}", loc="left")
-            axes.set_ylim(bottom=0)
+            drawn = [value for value in (*panel.p50, *panel.p75, *panel.transfer) if value is not None]
+            axes.set_ylim(0, max(drawn, default=1.0) * 1.08 or 1.0)
             axes.grid(True)
         panels[0].set_xlim(0, (data.end_us - data.start_us) / 1e6 / scale)
         figure.supxlabel(f"{unit} since the start", fontsize=9)
@@ -290,12 +292,18 @@ def _decade(records: int) -> int:
 
 def _decade_label(decade: int) -> str:
     open_ended = decade == len(DECADE_COLOURS) - 1
-    return f"{10**decade:,}+ records" if open_ended else f"{10**decade:,}–{10 ** (decade + 1) - 1:,}"  # noqa: RUF001
+    return f"{10**decade:,}{'+' if open_ended else f'–{10 ** (decade + 1) - 1:,}'} records"  # noqa: RUF001
 
 
 def _gaps(values: Sequence[float | None]) -> list[float]:
     """Values for matplotlib, which draws nothing at a NaN."""
     return [float("nan") if value is None else value for value in values]
+
+
+def _isolated(values: Sequence[float | None]) -> list[int]:
+    """Positions of values between two gaps."""
+    padded = [None, *values, None]
+    return [i for i, value in enumerate(values) if value is not None and padded[i] is None and padded[i + 2] is None]
 
 
 def _grid_rows(panels: int) -> int:
@@ -357,7 +365,7 @@ def _type_legend(
     axes: "Axes | None" = None,
     lines: Sequence[tuple[str, str, Literal["-", "--"]]] = (),
 ) -> None:
-    """One legend above the panels: placements, then the labelled lines of `axes` or the given (label, colour, style)."""
+    """One legend above the panels: placements, the labelled lines of `axes`, the given (label, colour, style)."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -20,6 +20,8 @@ MAX_KERNELS = 12
 MAX_ECDF_PANELS = 10
 MAX_TIME_PANELS = 8
 MAX_LAUNCHES = 3
+# A function that runs once per step leaves every other bin empty; a longer silence shows as a gap.
+MAX_BRIDGED_BINS = 3
 MAX_ENTITIES = 12
 MAX_RANGE_PANELS = 4
 MAX_SHAPES = 24
@@ -196,7 +198,10 @@ def kernel_bars(hot_kernels: pa.Table, limit: int = MAX_KERNELS) -> KernelBars:
 
 
 def ecdf_figure(bandwidth_ecdf: pa.Table, limit: int = MAX_ECDF_PANELS) -> EcdfFigure:
-    """One panel for each kernel of `bandwidth_ecdf`, in its order; logarithmic when the central 98 % span more than 20 to 1."""
+    """One panel for each kernel of `bandwidth_ecdf`, in its order.
+
+    The axis is logarithmic when the central 98 % of the values span more than `LOG_AXIS_RATIO`.
+    """
     kernels: dict[str, dict[str, list[Row]]] = {}
     for row in bandwidth_ecdf.to_pylist():
         if row["value"] is not None:
@@ -251,7 +256,7 @@ def _time_figure(rows: list[Row], limit: int) -> TimeFigure:
 
 
 def _time_panel(coll: str, coll_type: str | None, rows: list[Row], start_us: int) -> TimePanel:
-    """The series of one panel, drawn at the middle of each bin, with a None where bins are missing."""
+    """The series of one panel, drawn at the middle of each bin, with a None where more than a few bins are missing."""
     seconds: list[float] = []
     series: dict[str, list[float | None]] = {
         name: [] for name in ("busbw_p25_gbs", "busbw_p50_gbs", "busbw_p75_gbs", "transfer_busbw_p50_gbs")
@@ -259,7 +264,7 @@ def _time_panel(coll: str, coll_type: str | None, rows: list[Row], start_us: int
     for before, row in pairwise([None, *rows]):
         assert row is not None
         middle = (row["bin_start_us"] + row["bin_width_us"] / 2 - start_us) / 1e6
-        if before is not None and row["bin_start_us"] > _bin_end(before) + row["bin_width_us"] // 2:
+        if before is not None and row["bin_start_us"] - _bin_end(before) > MAX_BRIDGED_BINS * row["bin_width_us"]:
             seconds.append((seconds[-1] + middle) / 2)
             for values in series.values():
                 values.append(None)
@@ -274,15 +279,16 @@ def last_arrivals(
 ) -> LastArrivals:
     """Who arrived last more often than chance, from `spatial_correlation` at `level` (`host` or `process`).
 
-    `within_host` names the placements whose communicators all sit on one host: between hosts they say nothing, because a
-    host that holds every rank is last by definition.
+    `within_host` names the placements whose communicators all sit on one host: between hosts they say nothing, because
+    a host that holds every rank is last by definition.
     """
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    domain = common_domain(spatial)
     for row in spatial.to_pylist():
         cells, expected = row["cells"] or 0, row["expected_last_arrivals"] or 0.0
         compared = level == "process" or row["coll_type"] not in within_host
         if row["level"] == level and cells and compared:
-            entity = sums[entity_name(row)]
+            entity = sums[entity_name(row).replace(domain, "", 1)]
             entity[0] += row["last_arrivals"] or 0
             entity[1] += expected
             entity[2] += cells
@@ -303,13 +309,14 @@ def range_panels(spatial: pa.Table, level: str, limit: int = MAX_ENTITIES) -> tu
         if row["level"] == level and row["busbw_p50_gbs"] is not None:
             groups[row["coll"], row["coll_type"]].append(row)
     by_records = sorted(groups, key=lambda key: (-sum(row["records"] for row in groups[key]), key[0], key[1] or ""))
-    return tuple(_range_panel(*key, groups[key], limit) for key in by_records[:MAX_RANGE_PANELS])
+    domain = common_domain(spatial)
+    return tuple(_range_panel(*key, groups[key], domain, limit) for key in by_records[:MAX_RANGE_PANELS])
 
 
-def _range_panel(coll: str, coll_type: str | None, rows: list[Row], limit: int) -> RangePanel:
+def _range_panel(coll: str, coll_type: str | None, rows: list[Row], domain: str, limit: int) -> RangePanel:
     rows = sorted(rows, key=lambda row: (row["busbw_p50_gbs"], entity_name(row)))
     shown = rows if len(rows) <= limit else rows[: limit // 2] + rows[-(limit - limit // 2) :]
-    labels = unique_labels(map(entity_name, shown), SHORT_LABEL_CHARACTERS)
+    labels = unique_labels((entity_name(row).replace(domain, "", 1) for row in shown), SHORT_LABEL_CHARACTERS)
     ranges = tuple(
         Range(label, row["busbw_p10_gbs"], row["busbw_p50_gbs"], row["busbw_p90_gbs"])
         for label, row in zip(labels, shown, strict=True)
@@ -357,6 +364,12 @@ def entity_name(row: Row) -> str:
     return "(not named)" if name is None else str(name)
 
 
+def common_domain(spatial: pa.Table) -> str:
+    """The domain that every host name ends with, from its first dot on; "" when they differ: labels do without it."""
+    domains = {name[len(name.partition(".")[0]) :] for name in set(spatial["hostname"].to_pylist()) if name is not None}
+    return domains.pop() if len(domains) == 1 else ""
+
+
 def type_order(coll_type: str | None) -> int:
     """Position of a placement class in displays; unknown ones last."""
     return COLL_TYPES.index(coll_type) if coll_type in COLL_TYPES else len(COLL_TYPES)
@@ -364,4 +377,5 @@ def type_order(coll_type: str | None) -> int:
 
 def types_present(coll_types: Iterable[str | None]) -> list[str]:
     """The placement classes that occur, in display order, for a legend."""
-    return [name for name in COLL_TYPES if name in set(coll_types)]
+    present = set(coll_types)
+    return [name for name in COLL_TYPES if name in present]

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from nixt_pipeline.reporting import pages
-from nixt_pipeline.reporting.text import NOT_AVAILABLE, count, duration, percent, plain, utc
+from nixt_pipeline.reporting.text import NOT_AVAILABLE, count, duration, iso, percent, plain, utc
 from nixt_pipeline.reporting.views import Cell, Spec, TableView
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
@@ -22,7 +22,7 @@ COLUMNS = (
     Spec("Capture rate", "capture_rate", percent, numeric=True),
     Spec("Rejected lines", "rejected_lines", count, numeric=True),
     Spec("Launches", "incarnations", count, numeric=True),
-    Spec("Ingested", "ingested_at"),
+    Spec("Ingested", "ingested_at", iso),
 )
 
 _SIZES = """

@@ -1,4 +1,4 @@
-"""Jinja2 set up for pages that quote untrusted text: all of it is escaped, nothing is fetched, one known script may run."""
+"""Jinja2 for pages that quote untrusted text: all of it is escaped, nothing is fetched, one known script may run."""
 
 import base64
 import hashlib

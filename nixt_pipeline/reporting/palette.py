@@ -1,7 +1,7 @@
 """Colours, defined once: the same placement class has the same colour in every figure and table.
 
-Okabe and Ito's palette, which people with any of the common colour-vision deficiencies can tell apart; only members that
-stand out against both the light and the dark page are used.
+Okabe and Ito's palette, which people with any of the common colour-vision deficiencies can tell apart; only members
+that stand out against both the light and the dark page are used.
 """
 
 COLL_TYPE_COLOURS = {
@@ -19,7 +19,7 @@ INK = "#777777"
 # Okabe and Ito's sky blue, for bars that stand for no placement.
 NEUTRAL_COLOUR = "#56B4E9"
 
-# One colour per decade of a count, monotonic in brightness (ColorBrewer's YlGnBu). Squares need an outline to show on any page.
+# One colour per decade of a count, monotonic in brightness (ColorBrewer's YlGnBu). They need an outline.
 DECADE_COLOURS = ("#ffffcc", "#c7e9b4", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#0c2c84")
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from nixt_pipeline.inspector.operations import COLL_TYPES
 from nixt_pipeline.reporting.content import SHOWN_REJECTS, RunContent
-from nixt_pipeline.reporting.text import NOT_AVAILABLE, count, duration, percent, plain, plural, shorten, size, utc
+from nixt_pipeline.reporting.figures import type_order
+from nixt_pipeline.reporting.text import NOT_AVAILABLE, count, duration, iso, percent, plain, plural, shorten, size, utc
 from nixt_pipeline.reporting.views import Fact, SectionView, Spec, TableView, table_view
 from nixt_pipeline.settings import Thresholds
 
@@ -22,7 +23,10 @@ _RELEASE = re.compile(r"v?(2\.\d{2}\.\d{1,2})(?!\d)")
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of the job the records cover. The rates are None when `coverage` was not computed, or says nothing."""
+    """How much of the job the records cover. The rates are None when `coverage` was not computed, or says nothing.
+
+    `thin` names what was captured least: functions on a placement, by rate, in the order of the rates.
+    """
 
     capture_rate: float | None
     complete_share: float | None
@@ -32,6 +36,7 @@ class Coverage:
     ranks_missing: int
     communicators_incomplete: int
     communicators: int
+    thin: tuple[tuple[str, float], ...]
 
     def caveats(self, thresholds: Thresholds) -> tuple[str, ...]:
         """What a reader must know before comparing anything; empty when the coverage is good."""
@@ -41,6 +46,10 @@ class Coverage:
                 f"Only {percent(self.capture_rate)} of the operations were captured. Volumes are of captured records, "
                 "and differences between ranks or hosts may be differences between samples."
             )
+        else:
+            thin = [f"{percent(rate)} of {name}" for name, rate in self.thin if rate < thresholds.min_capture_rate]
+            if thin:
+                found.append(f"Captured were only {', '.join(thin)}: volumes and comparisons of these are of a sample.")
         if self.processes_seen < self.processes_expected:
             found.append(
                 f"{count(self.processes_seen)} of at least {count(self.processes_expected)} processes left records; "
@@ -68,6 +77,11 @@ def coverage_of(content: RunContent) -> Coverage:
         ranks_missing=sum(row["n_ranks"] - row["ranks_seen"] for row in short),
         communicators_incomplete=len(short),
         communicators=len(communicators),
+        thin=tuple(
+            (f"{plain(group['coll'])} {plain(group['coll_type'])}", group["capture_rate"])
+            for group in sorted(coverage_by_type(rows), key=lambda group: group["capture_rate"] or 0)
+            if group["capture_rate"] is not None
+        ),
     )
 
 
@@ -119,13 +133,13 @@ def facts_section(content: RunContent) -> SectionView:
         Fact("Hosts", count(host_count(content))),
         Fact("Communicators", count(len(content.rows("communicators")))),
         Fact("Launches in this directory", count(manifest.incarnations)),
-        Fact("Ingested", f"{plain(manifest.ingested_at).replace('+00:00', 'Z')}, in {manifest.seconds:.3g} s"),
+        Fact("Ingested", f"{iso(manifest.ingested_at)}, in {manifest.seconds:.3g} s"),
     ]
     notes = []
     if manifest.incarnations > 1:
         notes.append(
-            f"This directory holds {plural(manifest.incarnations, 'launch', 'launches')} of one or more jobs. Figures over time "
-            "show them apart; totals and distributions contain all of them."
+            f"This directory holds {plural(manifest.incarnations, 'launch', 'launches')} of one or more jobs. Figures "
+            "over time show them apart; totals and distributions contain all of them."
         )
     tables = [_writers_table(content)]
     if manifest.run_info:
@@ -134,7 +148,7 @@ def facts_section(content: RunContent) -> SectionView:
 
 
 def nccl_hint(writer: Mapping[str, Any]) -> str:
-    """Which NCCL release the plugin came with, as far as its records tell: a hint, because a plugin can be built apart."""
+    """Which NCCL release the plugin came with, as far as its records tell: a hint, a plugin can be built apart."""
     release = _RELEASE.search(writer["git_rev"] or "")
     if release:
         return f"{release.group(1)} (build name)"
@@ -193,9 +207,9 @@ def quality_section(content: RunContent) -> SectionView:
         tables.append(table_view("Files with a problem", rows, columns, SHOWN_ROWS, path=content.paths.get("files")))
     tables += _reject_tables(content)
     notes = (
-        "Every byte of every file is stored, a counted duplicate, rejected, foreign or blank, counted after decompression.",
-        "What the plugin says it lost comes from its own counters (`dropped_by_plugin`), which only newer plugins write: 0 does "
-        "not mean that nothing was lost.",
+        "Every byte of every file is stored, a counted duplicate, rejected, foreign or blank, after decompression.",
+        "What the plugin says it lost comes from its own counters (`dropped_by_plugin`), which only newer plugins "
+        "write: 0 does not mean that nothing was lost.",
     )
     return SectionView("quality", "Data quality", facts=facts, notes=notes, tables=tuple(tables))
 
@@ -297,16 +311,24 @@ def coverage_parts(content: RunContent) -> SectionView:
         Spec("Seen by all ranks", "complete_share", percent, numeric=True),
         Spec("Lost by its own count", "dropped_by_plugin", count, numeric=True),
     )
-    tables = [
-        _coverage_by_type(rows),
-        table_view("Least covered first", rows, columns, SHOWN_ROWS, path=content.paths.get("coverage")),
+    gaps = [
+        row
+        for row in rows
+        if row["capture_rate"] != 1 or row["complete_share"] != 1 or row["ranks_seen"] != row["n_ranks"]
     ]
-    return SectionView("coverage", "Coverage", facts=facts, tables=tuple(tables))
+    notes = (
+        () if gaps else ("Every communicator was captured completely, from its first recorded operation to its last.",)
+    )
+    tables = [_coverage_by_type_table(rows)]
+    if gaps:
+        path = content.paths.get("coverage")
+        tables.append(table_view("Incompletely captured, least first", gaps, columns, SHOWN_ROWS, path=path))
+    return SectionView("coverage", "Coverage", facts=facts, notes=notes, tables=tuple(tables))
 
 
-def _coverage_by_type(rows: list[dict[str, Any]]) -> TableView:
-    """Capture by placement and function: sampling favours some of them."""
-    groups: dict[tuple[str | None, str], list[dict[str, Any]]] = defaultdict(list)
+def coverage_by_type(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Capture by placement and function, from rows of `coverage`: sampling favours some of them."""
+    groups: dict[tuple[str | None, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         groups[row["coll_type"], row["coll"]].append(row)
     pooled = [
@@ -319,8 +341,10 @@ def _coverage_by_type(rows: list[dict[str, Any]]) -> TableView:
         }
         for (coll_type, coll), group in groups.items()
     ]
-    order = {name: position for position, name in enumerate(COLL_TYPES)}
-    ordered = sorted(pooled, key=lambda group: (order.get(group["coll_type"], len(order)), group["coll"]))
+    return sorted(pooled, key=lambda group: (type_order(group["coll_type"]), group["coll"]))
+
+
+def _coverage_by_type_table(rows: Sequence[Mapping[str, Any]]) -> TableView:
     columns = (
         Spec("Placement", "coll_type"),
         Spec("Function", "coll"),
@@ -328,4 +352,4 @@ def _coverage_by_type(rows: list[dict[str, Any]]) -> TableView:
         Spec("Records", "records", count, numeric=True),
         Spec("Capture rate", "capture_rate", percent, numeric=True),
     )
-    return table_view("Capture rate by placement and function", ordered, columns, SHOWN_ROWS)
+    return table_view("Capture rate by placement and function", coverage_by_type(rows), columns, SHOWN_ROWS)

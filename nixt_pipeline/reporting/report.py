@@ -7,6 +7,7 @@ from nixt_pipeline.reporting.content import RunContent, load_content
 from nixt_pipeline.reporting.quality import facts_section, quality_section
 from nixt_pipeline.reporting.sections import ANALYSIS_SECTIONS, COVERAGE, analysis_section, communicators_section
 from nixt_pipeline.reporting.summary import tiles
+from nixt_pipeline.reporting.text import iso
 from nixt_pipeline.reporting.views import SectionView
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_text
@@ -16,8 +17,8 @@ from nixt_pipeline.store.layout import report_dir
 def render_run_report(run: str, settings: Settings) -> Path:
     """Write the HTML report of `run` and return its path.
 
-    Reads materialised results only: one that does not exist is shown as not computed. Raises `UnknownRunError` for a run that
-    is not in the store.
+    Reads materialised results only: one that does not exist is shown as not computed. Raises `UnknownRunError` for a
+    run that is not in the store.
     """
     path = report_dir(settings, run) / "index.html"
     write_text(report_html(load_content(run, settings)), path)
@@ -29,7 +30,7 @@ def report_html(content: RunContent) -> str:
     return pages.render(
         "run.html.j2",
         title=content.manifest.run,
-        ingested_at=content.manifest.ingested_at.replace("+00:00", "Z"),
+        ingested_at=iso(content.manifest.ingested_at),
         tiles=tiles(content),
         sections=report_sections(content),
         glossary=content.glossary,

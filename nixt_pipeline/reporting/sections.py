@@ -1,5 +1,6 @@
 """The sections that show analyses. Each takes its table as computed; the words never say more than the table does."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,12 +10,12 @@ import pyarrow as pa
 from nixt_pipeline.reporting import drawing, figures
 from nixt_pipeline.reporting.content import Reading, RunContent
 from nixt_pipeline.reporting.quality import SHOWN_ROWS, coverage_of, coverage_parts, within_host
-from nixt_pipeline.reporting.text import count, duration, gbs, number, percent, plain, plural, shorten, size, utc
+from nixt_pipeline.reporting.text import count, duration, gbs, number, percent, plain, shorten, size, utc
 from nixt_pipeline.reporting.views import FigureView, SectionView, Spec, table_view
 
 SHORTEST_IS_LAST = (
-    "The rank that arrives last does not wait: it has the SHORTEST time and the HIGHEST bandwidth, and everybody else's time "
-    "contains the wait for it. Low bandwidth here does not mean a slow host."
+    "The rank that arrives last does not wait: it has the SHORTEST time and the HIGHEST bandwidth, and everybody "
+    "else's time contains the wait for it. Low bandwidth here does not mean a slow host."
 )
 
 
@@ -102,7 +103,8 @@ def _hot_kernels(content: RunContent, table: pa.Table) -> SectionView:
     drawn: tuple[FigureView, ...] = ()
     if data.kernels:
         last = data.kernels[-1]
-        caption = f"The {count(len(data.kernels))} hottest of {count(data.total)} kernels carry {percent(last.cumulative)} of the observed payload."
+        shown, total = count(len(data.kernels)), count(data.total)
+        caption = f"The {shown} hottest of {total} kernels carry {percent(last.cumulative)} of the observed payload."
         drawn = (
             FigureView(drawing.draw_kernels(data), caption, caption + " Bars: share of each; line: cumulative share."),
         )
@@ -113,26 +115,27 @@ def _hot_kernels(content: RunContent, table: pa.Table) -> SectionView:
     return SectionView("", "", notes=notes, figures=drawn, tables=tables)
 
 
-def _distributions(content: RunContent, table: pa.Table) -> SectionView:
+def _distributions(_content: RunContent, table: pa.Table) -> SectionView:
     data = figures.ecdf_figure(table)
     if not data.panels:
         return SectionView("", "", notes=("No kernel has a usable bandwidth.",))
     alt = "Cumulative distributions of bus bandwidth for " + "; ".join(panel.label for panel in data.panels)
     caption = (
-        "Absolute bus bandwidth; a steep curve is steady, a long foot is a slow tail. The dashed curve keeps, of each complete "
-        "collective, only the last rank to arrive: the closest to the transfer itself."
+        "Absolute bus bandwidth; a steep curve is steady, a long foot is a slow tail. The dashed curve keeps, of each "
+        "complete collective, only the last rank to arrive: the closest to the transfer itself."
     )
     return SectionView("", "", figures=(FigureView(drawing.draw_ecdf(data), alt, caption),))
 
 
-def _time(content: RunContent, table: pa.Table) -> SectionView:
+def _time(_content: RunContent, table: pa.Table) -> SectionView:
     launches = figures.time_figures(table)
     drawn = []
     for position, launch in enumerate(launches[: figures.MAX_LAUNCHES], start=1):
         which = f"Launch {position} of {len(launches)}: " if len(launches) > 1 else ""
         span = f"{utc(launch.start_us)} to {utc(launch.end_us)}"
         alt = f"Bus bandwidth over time, {span}, for " + ", ".join(f"{p.coll} {p.coll_type}" for p in launch.panels)
-        caption = f"{which}{span}. Line: median; band: p25 to p75; dashes: median of the last rank to arrive. Scales differ by panel."
+        lines = "Line: median; band: p25 to p75; dashes: median of the last rank to arrive. Scales differ by panel."
+        caption = f"{which}{span}. {lines}"
         drawn.append(FigureView(drawing.draw_time(launch, f"time-{position}"), alt, caption))
     notes = (_message_sizes(table),)
     return SectionView("", "", notes=notes, figures=tuple(drawn))
@@ -186,7 +189,10 @@ def _level_figures(table: pa.Table, level: str, plural_name: str, one_host_types
     arrivals = figures.last_arrivals(table, level, one_host_types)
     if arrivals.rows:
         first = arrivals.rows[0]
-        alt = f"{first.label} arrived last in {percent(first.observed)} of {count(first.cells)} collectives, expected {percent(first.expected)}"
+        alt = (
+            f"{first.label} arrived last in {percent(first.observed)} of {count(first.cells)} collectives, "
+            f"expected {percent(first.expected)}"
+        )
         everyone = len(arrivals.rows) == arrivals.total
         shown = (
             f"All {plural_name}, by"
@@ -198,7 +204,10 @@ def _level_figures(table: pa.Table, level: str, plural_name: str, one_host_types
     panels = figures.range_panels(table, level)
     if panels and (level == "process" or any(panel.total > 1 for panel in panels)):
         alt = f"Bandwidth ranges by {level} for " + ", ".join(f"{panel.coll} {panel.coll_type}" for panel in panels)
-        caption = f"Bus bandwidth by {level}, the functions and placements with most records, waiting included: low is not slow."
+        caption = f"Bus bandwidth by {level}, for what has most records. Waiting is included: low is not slow."
+        if any(panel.total > len(panel.ranges) for panel in panels):
+            total = max(panel.total for panel in panels)
+            caption += f" Shown are the {plural_name} with the lowest and the highest medians, of {count(total)}."
         drawn.append(FigureView(drawing.draw_ranges(panels, f"range-{level}"), alt, caption))
     return drawn
 
@@ -233,9 +242,14 @@ def _sizes(content: RunContent, table: pa.Table) -> SectionView:
 
 
 def _others(content: RunContent, table: pa.Table) -> SectionView:
-    rows = sorted(
-        table.to_pylist(),
-        key=lambda row: (row["attribute"], row["coll"], row["coll_type"] or "", -row["records"], str(row["value"])),
+    values: dict[str, set[str]] = defaultdict(set)
+    for row in table.to_pylist():
+        values[row["attribute"]].add(plain(row["value"]))
+    # An attribute with one value correlates with nothing.
+    same = [f"{name} is {shorten(next(iter(found)), 60)}" for name, found in sorted(values.items()) if len(found) == 1]
+    rows = [row for row in table.to_pylist() if len(values[row["attribute"]]) > 1]
+    rows.sort(
+        key=lambda row: (row["attribute"], row["coll"], row["coll_type"] or "", -row["records"], plain(row["value"]))
     )
     columns = (
         Spec("Attribute", "attribute"),
@@ -248,8 +262,10 @@ def _others(content: RunContent, table: pa.Table) -> SectionView:
         Spec("p75", "busbw_p75_gbs", gbs, numeric=True),
         Spec("Time p50", "exec_time_p50_us", duration, numeric=True),
     )
+    notes = (f"The same in every record, so nothing to compare: {'; '.join(same)}.",) if same else ()
     path = content.paths.get("other_correlation")
-    return SectionView("", "", tables=(table_view("Bandwidth by attribute", rows, columns, 2 * SHOWN_ROWS, path=path),))
+    tables = (table_view("Bandwidth by attribute", rows, columns, 2 * SHOWN_ROWS, path=path),) if rows else ()
+    return SectionView("", "", notes=notes, tables=tables)
 
 
 def communicators_section(content: RunContent) -> SectionView:
@@ -274,8 +290,8 @@ def communicators_section(content: RunContent) -> SectionView:
         Spec("Records", "records", count, numeric=True),
     )
     notes = (
-        "The log does not name the parallel role. It is told from the name the framework gave, or guessed from the shape; the "
-        "table says which.",
+        "The log does not name the parallel role. It is told from the name the framework gave, or guessed from the "
+        "shape; the table says which.",
     )
     table = table_view(
         "Communicators with most records", rows, columns, SHOWN_ROWS, path=content.paths.get("communicators")

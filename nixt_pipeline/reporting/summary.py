@@ -92,12 +92,10 @@ def _arrival_tile(content: RunContent, coverage: Coverage) -> Tile:
         arrivals = figures.last_arrivals(content.tables["spatial_correlation"], level, within_host(content), limit=1)
         if arrivals.rows:
             first = arrivals.rows[0]
-            share = f"last in {percent(first.observed)} of {count(first.cells)} collectives; {percent(first.expected)} if all were equal"
-            return Tile(
-                shorten(first.label, VALUE_CHARACTERS),
-                f"{label}, of {plural(arrivals.total, level, _PLURALS[level])}",
-                share,
-            )
+            who = f"of {count(first.cells)} collectives had {shorten(first.label, VALUE_CHARACTERS)} arriving last"
+            peers = plural(arrivals.total, level, _PLURALS[level])
+            most = f"the most of {peers}; {percent(first.expected)} if all were equal"
+            return Tile(percent(first.observed), who, most)
     return Tile("not assessable", label, "no complete collective between several processes")
 
 

@@ -1,6 +1,6 @@
 """Turn values into words for people. What comes from a log is untrusted: `visible` makes it safe to look at.
 
-HTML escaping is Jinja's job; this module removes what escaping leaves in place: control characters, direction overrides.
+HTML escaping is Jinja's job; this module removes what escaping leaves in place: controls, direction overrides.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ NOT_AVAILABLE = "–"  # noqa: RUF001 (an en dash is meant)
 
 
 def visible(text: str) -> str:
-    """Replace every character that does not print (controls, direction overrides, odd spaces) by its escape: `\\u202e`."""
+    """Replace every character that does not print (controls, overrides, odd spaces) by its escape, like `\\u202e`."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
@@ -99,6 +99,11 @@ def utc(timestamp_us: int | None) -> str:
     if timestamp_us is None:
         return NOT_AVAILABLE
     return datetime.fromtimestamp(timestamp_us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def iso(timestamp: str) -> str:
+    """An ISO time of Python in the short form of the pages: `Z` for UTC."""
+    return visible(timestamp).replace("+00:00", "Z")
 
 
 def plain(value: object) -> str:

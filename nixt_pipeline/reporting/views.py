@@ -11,7 +11,7 @@ State = Literal["ok", "empty", "missing"]
 
 @dataclass(frozen=True)
 class Spec:
-    """A column of a displayed table: its heading, the key of the row, how to word the value, and whether it is a number."""
+    """A column of a displayed table: heading, key of the row, how to word the value, whether it is a number."""
 
     heading: str
     key: str

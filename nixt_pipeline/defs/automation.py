@@ -1,0 +1,12 @@
+"""What keeps the cross-run assets up to date without a schedule."""
+
+import dagster as dg
+
+from nixt_pipeline.defs.common import FLEET
+
+fleet_automation = dg.AutomationConditionSensorDefinition(
+    "fleet_automation",
+    target=dg.AssetSelection.groups(FLEET),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Makes the cross-run assets again whenever the results of any run are new, even if other runs failed.",
+)

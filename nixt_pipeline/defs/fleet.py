@@ -1,0 +1,95 @@
+"""Across runs: one row for each run, and the page that lists them all.
+
+These assets have no partitions. Declarative automation keeps them up to date: they are cheap, and few, which matters
+because the cost of evaluating conditions grows with the number of runs.
+"""
+
+import dagster as dg
+
+from nixt_pipeline.defs.checks import fleet_checks
+from nixt_pipeline.defs.common import FLEET, OWNERS
+from nixt_pipeline.defs.metadata import arrow_preview, column_schema, flat_numbers, path_links
+from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.quality.fleet import CATALOG_RULES, INDEX_RULES, judge_catalog, judge_index
+from nixt_pipeline.reporting.index import render_index
+from nixt_pipeline.store import run_catalog as catalog_of_runs
+from nixt_pipeline.store.catalog import publish_catalog
+from nixt_pipeline.store.run_catalog import RUN_CATALOG_COLUMNS, run_catalog_path, update_run_catalog
+
+# Eager, with two of its brakes taken off: a run whose ingest failed (a partition that is missing for ever) must not
+# keep the overview from ever being made again, and an overview need not wait until no run is being ingested, which on
+# a busy cluster is never.
+WHEN_ANY_RUN_IS_READY = (
+    dg.AutomationCondition.eager()
+    .without(~dg.AutomationCondition.any_deps_missing())
+    .without(~dg.AutomationCondition.any_deps_in_progress())
+    .with_label("when the results of any run are new")
+)
+
+_PREVIEW = (
+    "run", "name", "hosts", "processes", "records", "rejected_lines", "capture_rate", "complete_share", "incarnations",
+    "analysed",
+)  # fmt: skip
+
+
+def _all_runs(asset: str) -> dg.AssetDep:
+    return dg.AssetDep(asset, partition_mapping=dg.AllPartitionMapping())
+
+
+@dg.asset(
+    group_name=FLEET,
+    kinds={"duckdb", "parquet"},
+    code_version=catalog_of_runs.VERSION,
+    owners=list(OWNERS),
+    deps=[_all_runs("summary_histogram"), _all_runs("coverage")],
+    automation_condition=WHEN_ANY_RUN_IS_READY,
+    metadata={"dagster/column_schema": column_schema(RUN_CATALOG_COLUMNS)},
+)
+def run_catalog(nixt: NixtSettings) -> dg.MaterializeResult[None]:
+    """**One row for each run**: when, where, how large, and how much of it the log saw.
+
+    Only runs that are new or have changed are read again. It is made again by itself whenever the results of any run
+    are new.
+    """
+    settings = nixt.load()
+    catalog = update_run_catalog(settings)
+    publish_catalog(settings)
+    newest = catalog.table.sort_by([("last_dump_us", "descending")])
+    numbers = {"runs": catalog.table.num_rows, "runs_renewed": len(catalog.renewed)}
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": catalog.table.num_rows,
+            "dagster/uri": run_catalog_path(settings).resolve().as_uri(),
+            "newest runs": arrow_preview(newest, _PREVIEW),
+            **flat_numbers(numbers),
+        },
+    )
+
+
+@dg.asset(
+    group_name=FLEET,
+    kinds={"html"},
+    code_version="1",
+    owners=list(OWNERS),
+    deps=[dg.AssetDep("run_catalog"), _all_runs("run_report")],
+    automation_condition=WHEN_ANY_RUN_IS_READY,
+    metadata={"dagster/column_schema": column_schema(RUN_CATALOG_COLUMNS)},
+)
+def fleet_report(nixt: NixtSettings) -> dg.MaterializeResult[None]:
+    """**The page that lists every run** and links to its report: `reports/index.html`.
+
+    It is made again by itself whenever a run has been reported.
+    """
+    settings = nixt.load()
+    path = render_index(settings)
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/uri": path.resolve().as_uri(),
+            **path_links(settings, path, "overview"),
+            "size_bytes": path.stat().st_size,
+        },
+    )
+
+
+run_catalog_checks = fleet_checks("run_catalog", CATALOG_RULES, judge_catalog)
+fleet_report_checks = fleet_checks("fleet_report", INDEX_RULES, judge_index)

@@ -1,0 +1,122 @@
+import gzip
+from pathlib import Path
+
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from nixt_pipeline.inspector.log_file import FileSummary, decode_file
+from nixt_pipeline.inspector.records import Typed
+from nixt_pipeline.settings import Settings
+from nixt_pipeline_tests.records import EPOCH_US, collective, marker, send, write_log
+
+
+class Collected:
+    def __init__(self) -> None:
+        self.sequence_numbers: list[int] = []
+
+    def add(self, typed: Typed) -> None:
+        if typed.event is not None:
+            self.sequence_numbers.append(typed.event[15])
+
+
+def decode(path: Path, settings: Settings) -> tuple[FileSummary, list[int]]:
+    sink = Collected()
+    summary = decode_file(path, path.name, 0, sink, settings)
+    parts = summary.bytes_stored + summary.bytes_rejected + summary.bytes_foreign + summary.bytes_blank
+    assert summary.bytes_read == parts
+    return summary, sink.sequence_numbers
+
+
+def test_every_byte_has_one_place(tmp_path: Path, settings: Settings) -> None:
+    good, torn = collective(), collective()[:99]
+    path = write_log(tmp_path / "x.log", good, "", "==> a.log <==", torn, '{"summary":1}', good + good)
+    summary, _ = decode(path, settings)
+    assert summary.records_collective == 3
+    assert summary.bytes_stored == 3 * len(good) + 2  # two line ends: the glued pair has one
+    assert (summary.lines_rejected, summary.bytes_rejected) == (1, 100)
+    assert (summary.lines_foreign, summary.bytes_foreign) == (2, 14 + 14)
+    assert summary.bytes_blank == 1
+    assert [(row[2], row[3]) for row in summary.rejects][0] == (len(good) + 2, 3)
+
+
+def test_a_file_of_something_else_is_one_foreign_thing(tmp_path: Path, settings: Settings) -> None:
+    path = write_log(tmp_path / "slurm-1.log", "step 1 loss 2.5", "", "done")
+    summary, _ = decode(path, settings)
+    assert (summary.status, summary.bytes_foreign, summary.lines_rejected, summary.rejects) == ("foreign", 22, 0, [])
+
+
+def test_a_log_of_nothing_but_damage_is_not_foreign(tmp_path: Path, settings: Settings) -> None:
+    summary, _ = decode(write_log(tmp_path / "x.log", collective()[:200]), settings)
+    assert (summary.status, summary.lines_rejected) == ("read", 1)
+
+
+def test_blank_files_are_empty(tmp_path: Path, settings: Settings) -> None:
+    for content in (b"", b"\n\n", b"\xef\xbb\xbf"):
+        (tmp_path / "x.log").write_bytes(content)
+        assert decode(tmp_path / "x.log", settings)[0].status == "empty"
+
+
+def test_a_missing_file_is_unreadable_with_the_systems_reason(tmp_path: Path, settings: Settings) -> None:
+    summary, _ = decode(tmp_path / "gone.log", settings)
+    assert summary.status == "unreadable"
+    assert summary.problem == "No such file or directory (at byte 0)"
+
+
+def test_pretty_printed_objects_are_records(tmp_path: Path, settings: Settings) -> None:
+    import json
+
+    pretty = json.dumps(json.loads(collective(sn=5)), indent=2)
+    summary, numbers = decode(write_log(tmp_path / "x.json", pretty, pretty), settings)
+    assert numbers == [5, 5]
+    assert summary.lines_rejected == 0
+
+
+def test_a_pretty_printed_object_that_never_ends_does_not_swallow_what_follows(tmp_path: Path, settings: Settings) -> None:
+    summary, numbers = decode(write_log(tmp_path / "x.log", "{", ' "header": {', collective(sn=1)), settings)
+    assert numbers == [1]
+    assert summary.lines_rejected == 2
+
+
+def test_counts_by_kind_and_time_span(tmp_path: Path, settings: Settings) -> None:
+    lines = (marker(1), collective(at_us=EPOCH_US + 5), send(), collective(at_us=0))
+    summary, _ = decode(write_log(tmp_path / "x.log", *lines), settings)
+    assert (summary.records_collective, summary.records_p2p, summary.records_auxiliary) == (2, 1, 1)
+    assert (summary.first_dump_us, summary.last_dump_us) == (EPOCH_US, EPOCH_US + 5)
+    assert summary.processes == {("node-01", 100)}
+
+
+def test_files_that_cannot_repeat_a_record_are_told_from_those_that_may(tmp_path: Path, settings: Settings) -> None:
+    forward = [collective(sn=n, at_us=EPOCH_US + n) for n in range(5)]
+    assert not decode(write_log(tmp_path / "a.log", *forward), settings)[0].may_repeat
+    assert decode(write_log(tmp_path / "b.log", *forward, *forward), settings)[0].may_repeat
+    assert decode(write_log(tmp_path / "c.log", forward[0], forward[0]), settings)[0].may_repeat
+
+
+RECORDS = [collective(sn=n, at_us=EPOCH_US + n) + "\n" for n in range(6)]
+TEXT = "".join(RECORDS).encode()
+
+
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
+@given(
+    position=st.integers(0, len(TEXT)),
+    damage=st.sampled_from(["cut", "flip", "insert", "splice"]),
+    noise=st.binary(min_size=1, max_size=30),
+    zipped=st.booleans(),
+)
+def test_damage_anywhere_costs_only_the_record_it_hits(
+    tmp_path: Path, settings: Settings, position: int, damage: str, noise: bytes, zipped: bool
+) -> None:
+    """The undamaged records of a file are exactly those whose bytes (line end apart) are still there in one piece."""
+    if damage == "cut":
+        data = TEXT[:position]
+    elif damage == "flip":
+        data = TEXT[:position] + bytes(255 - byte for byte in TEXT[position : position + 1]) + TEXT[position + 1 :]
+    elif damage == "insert":
+        data = TEXT[:position] + noise + TEXT[position:]
+    else:
+        data = TEXT[:position] + TEXT[position // 2 :]
+    (tmp_path / "x.log").write_bytes(gzip.compress(data) if zipped else data)
+    _, numbers = decode(tmp_path / "x.log", settings)
+    intact = {number for number, record in enumerate(RECORDS) if record.strip().encode() in data}
+    assert intact <= set(numbers)

@@ -1,0 +1,115 @@
+import bz2
+import gzip
+import lzma
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from nixt_pipeline.inspector.reader import Line, LogReader, compression_of
+
+TEXT = b'{"a":1}\n{"b":2}\n'
+
+
+def read(path: Path, content: bytes, max_line_bytes: int = 1 << 20) -> tuple[list[Line], LogReader]:
+    path.write_bytes(content)
+    reader = LogReader(path, max_line_bytes)
+    return list(reader), reader
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("none", TEXT),
+        ("gzip", gzip.compress(TEXT)),
+        ("bzip2", bz2.compress(TEXT)),
+        ("xz", lzma.compress(TEXT)),
+        ("zstd", bytes(pa.compress(TEXT, codec="zstd"))),
+    ],
+)
+def test_every_compression_is_told_by_its_first_bytes(tmp_path: Path, name: str, content: bytes) -> None:
+    assert compression_of(content) == name
+    lines, reader = read(tmp_path / "x.log", content)
+    assert lines == [Line(0, 1, b'{"a":1}\n'), Line(8, 2, b'{"b":2}\n')]
+    assert (reader.problem, reader.content_bytes) == (None, 16)
+
+
+def test_copies_have_one_digest_whatever_their_compression(tmp_path: Path) -> None:
+    _, plain = read(tmp_path / "a", TEXT)
+    _, zipped = read(tmp_path / "b", gzip.compress(TEXT))
+    _, other = read(tmp_path / "c", TEXT[:-1])
+    assert plain.digest == zipped.digest != other.digest
+
+
+def test_gzip_members_are_one_stream_and_padding_is_no_member(tmp_path: Path) -> None:
+    lines, reader = read(tmp_path / "x", gzip.compress(b"a\nb") + gzip.compress(b"c\n") + b"\0" * 100)
+    assert [line.data for line in lines] == [b"a\n", b"bc\n"]
+    assert reader.problem is None
+
+
+def test_a_truncated_gzip_gives_everything_before_the_cut(tmp_path: Path) -> None:
+    whole = b"".join(b"line %d\n" % number for number in range(5000))
+    packed = gzip.compress(whole)
+    lines, reader = read(tmp_path / "x", packed[: len(packed) // 2])
+    text = b"".join(line.data for line in lines)
+    assert whole.startswith(text)
+    assert len(text) > len(whole) // 4
+    assert reader.problem == "truncated gzip"
+
+
+def test_a_corrupt_gzip_gives_everything_before_the_damage(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(TEXT))
+    packed[-8] ^= 1  # the checksum: all content is intact
+    lines, reader = read(tmp_path / "x", bytes(packed))
+    assert b"".join(line.data for line in lines) == TEXT
+    assert reader.problem is not None
+    assert reader.problem.startswith("corrupt gzip")
+
+
+def test_data_after_a_gzip_member_is_reported(tmp_path: Path) -> None:
+    lines, reader = read(tmp_path / "x", gzip.compress(TEXT) + b"plain text\n")
+    assert len(lines) == 2
+    assert reader.problem == "gzip followed by other data"
+
+
+@pytest.mark.parametrize("compress", [bz2.compress, lzma.compress])
+def test_other_truncated_streams_are_reported(tmp_path: Path, compress: object) -> None:
+    assert callable(compress)
+    _, reader = read(tmp_path / "x", compress(TEXT * 100)[:-10])
+    assert reader.problem == "truncated compressed stream"
+
+
+@pytest.mark.parametrize(
+    ("content", "mark_bytes"),
+    [
+        (b"\xef\xbb\xbf" + TEXT, 3),
+        (TEXT.decode().encode("utf-16"), 3),
+        (TEXT.decode().encode("utf-16-le"), 0),
+        (TEXT.decode().encode("utf-16-be"), 0),
+        (TEXT.decode().encode("utf-32"), 3),
+    ],
+)
+def test_other_encodings_come_out_as_utf8(tmp_path: Path, content: bytes, mark_bytes: int) -> None:
+    lines, reader = read(tmp_path / "x", content)
+    assert b"".join(line.data for line in lines) == TEXT
+    assert lines[0].offset == mark_bytes
+    assert (reader.blank_bytes, reader.content_bytes) == (mark_bytes, mark_bytes + len(TEXT))
+
+
+def test_the_last_line_may_lack_its_end_and_a_file_may_be_empty(tmp_path: Path) -> None:
+    assert read(tmp_path / "x", b"a\nb")[0] == [Line(0, 1, b"a\n"), Line(2, 2, b"b")]
+    assert read(tmp_path / "y", b"")[0] == []
+
+
+def test_lines_across_chunks_keep_their_offsets(tmp_path: Path) -> None:
+    first, second = b"x" * (1 << 20) + b"\n", b"y\n"
+    lines, _ = read(tmp_path / "x", first + second, max_line_bytes=1 << 22)
+    assert [(line.offset, line.number, len(line.data)) for line in lines] == [(0, 1, len(first)), (len(first), 2, 2)]
+
+
+def test_an_endless_line_comes_in_pieces_cut_between_records(tmp_path: Path) -> None:
+    content = b'{"header":1}' * 10  # 120 bytes without a line end
+    lines, _ = read(tmp_path / "x", content, max_line_bytes=50)
+    assert b"".join(line.data for line in lines) == content
+    assert {len(line.data) % 12 for line in lines} == {0}
+    assert max(len(line.data) for line in lines) <= 50

@@ -1,0 +1,144 @@
+import json
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nixt_pipeline.inspector.runs import (
+    LandingError,
+    RunDirectory,
+    find_runs,
+    is_finished,
+    look_at_run,
+    read_run_info,
+    run_id,
+    slurm_job_id,
+)
+from nixt_pipeline.settings import Settings, load_settings
+from nixt_pipeline_tests.records import collective, write_log
+
+
+def log_in(directory: Path) -> None:
+    write_log(directory / "node-01-pid1.log", collective())
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("nccl-inspector-41012", "nccl-inspector-41012"),
+        ("team/exp_1/nccl-inspector-7", "team__exp_1__nccl-inspector-7"),
+        ("./a//b/", "a__b"),
+    ],
+)
+def test_ordinary_paths_stay_readable(path: str, expected: str) -> None:
+    assert run_id(path) == expected
+
+
+def test_paths_that_would_collide_get_different_ids() -> None:
+    paths = ["a/b", "a__b", "a b", "a;b", "a\u2028b", "x" * 300, "x" * 301, "..", "../..", "'; DROP TABLE events; --"]
+    assert len({run_id(path) for path in paths}) == len(paths)
+
+
+@given(st.text(min_size=1))
+def test_an_id_is_always_safe(path: str) -> None:
+    identity = run_id(path)
+    assert 0 < len(identity) <= 120
+    assert set(identity) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
+    assert ".." not in identity
+    assert identity[0] not in ".-"
+
+
+def test_a_directory_with_per_node_folders_is_one_run(tmp_path: Path) -> None:
+    log_in(tmp_path / "job" / "node-a")
+    log_in(tmp_path / "job" / "node-b")
+    runs, skipped = find_runs(tmp_path)
+    assert [(run.run, run.file_count) for run in runs] == [("job", 2)]
+    assert skipped == {}
+
+
+def test_a_directory_that_groups_runs_is_none_itself(tmp_path: Path) -> None:
+    log_in(tmp_path / "team" / "nccl-inspector-1")
+    log_in(tmp_path / "team" / "deep" / "mine")
+    (tmp_path / "team" / "deep" / "mine" / "run.json").write_text("{}")
+    assert [run.run for run in find_runs(tmp_path)[0]] == ["team__deep__mine", "team__nccl-inspector-1"]
+
+
+def test_empty_and_hidden_directories_are_no_runs(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    log_in(tmp_path / ".staging")
+    assert find_runs(tmp_path) == ([], {})
+
+
+def test_a_landing_directory_that_cannot_be_listed_says_so(tmp_path: Path) -> None:
+    with pytest.raises(LandingError, match="NIXT_LANDING_DIR"):
+        find_runs(tmp_path / "missing")
+
+
+def test_looking_stops_at_the_deadline(tmp_path: Path) -> None:
+    log_in(tmp_path / "job")
+    runs, skipped = find_runs(tmp_path, deadline=time.monotonic() - 1)
+    assert (runs, list(skipped)) == ([], ["job"])
+
+
+def test_the_fingerprint_changes_with_any_file(tmp_path: Path) -> None:
+    log_in(tmp_path / "job")
+    before = find_runs(tmp_path)[0][0].fingerprint
+    assert find_runs(tmp_path)[0][0].fingerprint == before
+    write_log(tmp_path / "job" / "node-02-pid1.log", collective())
+    assert find_runs(tmp_path)[0][0].fingerprint != before
+
+
+def a_run(path: Path, changed_s: float, markers: frozenset[str] = frozenset()) -> RunDirectory:
+    return RunDirectory("r", path, "f", changed_s, 1, markers)
+
+
+def test_a_marker_finishes_a_run_at_once(settings: Settings, tmp_path: Path) -> None:
+    now = time.time()
+    assert is_finished(a_run(tmp_path, now, frozenset(["_SUCCESS"])), settings, now).reason == "marked by _SUCCESS"
+
+
+def test_without_a_marker_a_quiet_period_decides(settings: Settings, tmp_path: Path) -> None:
+    assert not is_finished(a_run(tmp_path, 1000.0), settings, 1299.0).finished
+    assert is_finished(a_run(tmp_path, 1000.0), settings, 1300.0).finished
+
+
+@pytest.mark.parametrize(("state", "finished"), [("COMPLETED", True), ("CANCELLED by 5", True), ("RUNNING", False)])
+def test_the_scheduler_is_asked_before_the_quiet_period(tmp_path: Path, state: str, finished: bool) -> None:
+    command = tmp_path / "sacct"
+    command.write_text(f'#!/bin/sh\n[ "$1" = 41012 ] && echo " {state}"\n')
+    command.chmod(command.stat().st_mode | stat.S_IXUSR)
+    settings = load_settings(sacct_command=str(command))
+    directory = tmp_path / "nccl-inspector-41012"
+    verdict = is_finished(a_run(directory, 0.0), settings, 10_000.0)
+    assert (verdict.finished, verdict.reason) == (finished, f"Slurm job 41012 is {state.split()[0]}")
+
+
+def test_a_scheduler_that_does_not_answer_leaves_it_to_the_quiet_period(tmp_path: Path) -> None:
+    settings = load_settings(sacct_command=str(tmp_path / "no-such-command"))
+    assert is_finished(a_run(tmp_path / "nccl-inspector-41012", 0.0), settings, 10_000.0).reason == "unchanged for 10000 s"
+
+
+def test_a_copy_that_keeps_old_times_still_counts_as_changed(tmp_path: Path, settings: Settings) -> None:
+    log_in(tmp_path / "job")
+    os.utime(tmp_path / "job" / "node-01-pid1.log", (1.0, 1.0))
+    os.utime(tmp_path / "job", (1.0, 1.0))
+    assert time.time() - look_at_run(tmp_path / "job", "job", settings).newest_change_s < 60
+
+
+def test_slurm_job_ids_come_from_the_plugins_directory_name() -> None:
+    assert slurm_job_id(Path("/x/nccl-inspector-41012")) == "41012"
+    assert slurm_job_id(Path("/x/nccl-inspector-unknown-jobid")) is None
+    assert slurm_job_id(Path("/x/job")) is None
+
+
+def test_run_json_is_read_and_a_broken_one_is_reported(tmp_path: Path) -> None:
+    assert read_run_info(tmp_path) == {}
+    (tmp_path / "run.json").write_text(json.dumps({"name": "x", "gpus": 8, "owner": "me"}))
+    assert read_run_info(tmp_path) == {"name": "x", "gpus": 8, "owner": "me"}
+    for broken in ("{", '{"gpus": "many"}', "[]"):
+        (tmp_path / "run.json").write_text(broken)
+        assert "not usable" in str(read_run_info(tmp_path)["problem"])

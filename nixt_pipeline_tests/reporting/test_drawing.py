@@ -1,0 +1,102 @@
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+
+import matplotlib
+import pyarrow as pa
+import pytest
+
+from nixt_pipeline.reporting import drawing, figures
+from nixt_pipeline.reporting.palette import COLL_TYPE_COLOURS
+from nixt_pipeline_tests.reporting import examples
+
+SVG = "{http://www.w3.org/2000/svg}"
+CONTENT = examples.content(examples.HOSTILE)
+
+
+def _time() -> str:
+    (figure,) = figures.time_figures(CONTENT.tables["temporal_correlation"])
+    return drawing.draw_time(figure, "time-1")
+
+
+DRAWINGS: dict[str, Callable[[], str]] = {
+    "payload": lambda: drawing.draw_payload(figures.payload_bars(CONTENT.tables["summary_histogram"])),
+    "kernels": lambda: drawing.draw_kernels(figures.kernel_bars(CONTENT.tables["hot_kernels"])),
+    "ecdf": lambda: drawing.draw_ecdf(figures.ecdf_figure(CONTENT.tables["bandwidth_ecdf"])),
+    "time": _time,
+    "last": lambda: drawing.draw_last_arrivals(
+        figures.last_arrivals(CONTENT.tables["spatial_correlation"], "host"), "last"
+    ),
+    "ranges": lambda: drawing.draw_ranges(
+        figures.range_panels(CONTENT.tables["spatial_correlation"], "host"), "ranges"
+    ),
+    "sizes": lambda: drawing.draw_heat_map(figures.heat_map(CONTENT.tables["resource_correlation"])),
+}
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_drawing_of_hostile_names_is_well_formed_and_holds_no_script(name: str) -> None:
+    svg = DRAWINGS[name]()
+
+    root = ET.fromstring(svg)
+
+    assert root.tag == f"{SVG}svg"
+    assert not list(root.iter(f"{SVG}script"))
+    assert any("<script" in (text.text or "") for text in root.iter(f"{SVG}text")), "the name is shown as text"
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_drawing_is_the_same_every_time_and_leaves_matplotlib_as_it_was(name: str) -> None:
+    before = dict(matplotlib.rcParams)
+    assert DRAWINGS[name]() == DRAWINGS[name]()
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_no_drawing_refers_to_anything_outside_or_shares_an_id_with_another() -> None:
+    ids: list[str] = []
+    for draw in DRAWINGS.values():
+        root = ET.fromstring(draw())
+        own = {element.attrib["id"] for element in root.iter() if "id" in element.attrib}
+        ids += own
+        for element in root.iter():
+            link = element.attrib.get("{http://www.w3.org/1999/xlink}href")
+            assert link is None or link.removeprefix("#") in own
+            assert element.tag != f"{SVG}image"
+    assert len(ids) == len(set(ids))
+
+
+def test_mathematics_in_a_name_is_drawn_as_written() -> None:
+    data = figures.KernelBars((figures.KernelBar("$x_1$ \\alpha", "mixed", 1.0, 1.0),), 1)
+    assert "$x_1$ \\alpha" in drawing.draw_kernels(data)
+
+
+def test_a_name_in_a_script_without_a_font_does_not_fail() -> None:
+    data = figures.KernelBars((figures.KernelBar("ኢትዮጵያ 漢字 🚀", "mixed", 1.0, 1.0),), 1)
+    assert "ኢትዮጵያ 漢字 🚀" in drawing.draw_kernels(data)
+
+
+def test_digits_in_a_label_survive_the_shortening_of_coordinates() -> None:
+    data = figures.KernelBars((figures.KernelBar("host-1.23456", "mixed", 1.0, 1.0),), 1)
+    assert "host-1.23456" in drawing.draw_kernels(data)
+
+
+def test_bars_have_the_colour_of_their_placement() -> None:
+    data = figures.KernelBars((figures.KernelBar("K", "nvlink-only", 1.0, 1.0),), 1)
+    assert COLL_TYPE_COLOURS["nvlink-only"].lower() in drawing.draw_kernels(data)
+
+
+def test_the_decade_of_a_count_is_named_without_gaps() -> None:
+    data = figures.heat_map(
+        pa.Table.from_pylist(
+            [examples.size_row(1, 1, "A", size, records) for size, records in ((1, 9), (2, 10), (3, 10**8))]
+        )
+    )
+    svg = drawing.draw_heat_map(data)
+    assert [label in svg for label in ("1–9 records", "10–99 records", "1,000,000+ records")] == [True] * 3  # noqa: RUF001
+
+
+def test_single_bins_between_gaps_are_marked_and_a_run_without_bandwidth_still_draws() -> None:
+    lone = [examples.time_bin(0, 40.0), examples.time_bin(50, 41.0), examples.time_bin(100, None)]
+    (figure,) = figures.time_figures(pa.Table.from_pylist(lone))
+    assert figure.panels[0].p50 == (40.0, None, 41.0, None, None)
+    root = ET.fromstring(drawing.draw_time(figure, "time-1"))
+    assert root.attrib["role"] == "img"

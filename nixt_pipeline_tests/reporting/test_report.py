@@ -1,0 +1,198 @@
+import re
+from html.parser import HTMLParser
+
+import pyarrow as pa
+import pytest
+
+from nixt_pipeline.reporting.report import report_html, report_sections
+from nixt_pipeline.reporting.sections import SHORTEST_IS_LAST
+from nixt_pipeline.reporting.summary import tiles
+from nixt_pipeline.reporting.views import SectionView
+from nixt_pipeline_tests.reporting import examples
+
+ANALYSES = {
+    "coverage": "coverage",
+    "summary_histogram": "payload",
+    "hot_kernels": "kernels",
+    "bandwidth_ecdf": "distributions",
+    "temporal_correlation": "time",
+    "spatial_correlation": "entities",
+    "resource_correlation": "sizes",
+    "other_correlation": "others",
+}
+
+
+class Page(HTMLParser):
+    """Collects tags, attributes and text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def _section(anchor: str, **tables: pa.Table | None) -> SectionView:
+    sections = report_sections(examples.content(tables=tables))
+    return next(section for section in sections if section.anchor == anchor)
+
+
+def test_quality_and_coverage_come_before_every_analysis() -> None:
+    anchors = [section.anchor for section in report_sections(examples.content())]
+    assert anchors[:3] == ["run", "quality", "coverage"]
+    assert anchors[3:] == [*list(ANALYSES.values())[1:], "communicators"]
+
+
+@pytest.mark.parametrize(("analysis", "anchor"), ANALYSES.items())
+def test_every_analysis_is_introduced_by_its_question_and_how_to_read_it(analysis: str, anchor: str) -> None:
+    section = _section(anchor)
+    assert section.state == "ok"
+    assert section.question == f"What does {analysis} answer?"
+    assert section.reading == f"How to read {analysis}."
+
+
+@pytest.mark.parametrize(("analysis", "anchor"), ANALYSES.items())
+def test_a_missing_result_is_not_computed_and_an_empty_one_is_nothing_recorded(analysis: str, anchor: str) -> None:
+    full = examples.content().tables[analysis]
+    missing, empty = _section(anchor, **{analysis: None}), _section(anchor, **{analysis: full.slice(0, 0)})
+    assert (missing.state, empty.state) == ("missing", "empty")
+    assert not missing.figures and not empty.figures
+
+
+def test_a_report_without_any_result_says_so_in_each_section_and_tile() -> None:
+    html = report_html(examples.content(tables=dict.fromkeys(ANALYSES)))
+    assert html.count("<strong>Not computed.</strong>") == len(ANALYSES)
+    assert html.count("<strong>not computed</strong>") == 4
+
+
+def test_low_coverage_is_repeated_in_every_analysis() -> None:
+    sections = report_sections(examples.content(tables={"coverage": examples.coverage(capture_rate=0.25)}))
+    warned = {section.anchor for section in sections if section.caveats}
+    assert warned == set(ANALYSES.values())
+
+
+def test_the_section_about_hosts_says_that_the_last_rank_has_the_shortest_time() -> None:
+    assert SHORTEST_IS_LAST in _section("entities").notes
+
+
+def test_sections_of_analyses_hold_their_figures() -> None:
+    counts = {section.anchor: len(section.figures) for section in report_sections(examples.content())}
+    # Hosts and processes have two figures each.
+    assert {
+        anchor: counts[anchor] for anchor in ("payload", "kernels", "distributions", "time", "entities", "sizes")
+    } == {
+        "payload": 1,
+        "kernels": 1,
+        "distributions": 1,
+        "time": 1,
+        "entities": 4,
+        "sizes": 1,
+    }
+
+
+def test_an_attribute_with_one_value_is_a_note_and_one_with_two_is_compared() -> None:
+    rows = [
+        examples.other_row("git_rev", "a"),
+        examples.other_row("git_rev", "b"),
+        examples.other_row("rec_mechanism", "interface"),
+    ]
+    section = _section("others", other_correlation=pa.Table.from_pylist(rows))
+    assert section.notes == ("The same in every record, so nothing to compare: rec_mechanism is interface.",)
+    assert [row[1].text for row in section.tables[0].rows] == ["a", "b"]
+
+
+def test_tables_are_cut_and_say_how_many_rows_there_are_and_where() -> None:
+    rows = [examples.kernel(rank, f"kernel {rank}", 0.005, 0.005 * rank) for rank in range(1, 201)]
+    html = report_html(examples.content(tables={"hot_kernels": pa.Table.from_pylist(rows)}))
+    assert "15 of 200 rows. All of it: <code>data/results/hot_kernels/run=gpu-1.parquet</code>" in html
+    assert "kernel 16" not in html
+
+
+def test_the_tiles_say_how_large_how_covered_how_fast_and_who_was_last() -> None:
+    shown = [(tile.value, tile.label, tile.detail) for tile in tiles(examples.content())]
+    assert shown == [
+        ("2 processes", "on 2 hosts, normally one GPU each", "records span 10 s"),
+        ("8", "records stored", "no line rejected, every file read"),
+        ("100 %", "of the operations captured", "every expected process left records"),
+        ("100 %", "of the observed payload in 2 of 2 kernels", "hottest: gpu-1 2r/2n"),
+        (
+            "42 GB/s",
+            "median bus bandwidth of the hottest timed kernel, AllReduce 4 MB",
+            "p10 30, p90 50; last rank to arrive 51",
+        ),
+        ("75 %", "of 4 collectives had gpu-1 arriving last", "the most of 2 hosts; 50 % if all were equal"),
+    ]
+
+
+def test_nobody_is_named_as_last_when_too_little_was_captured() -> None:
+    tile = tiles(examples.content(tables={"coverage": examples.coverage(capture_rate=0.25)}))[-1]
+    assert (tile.value, tile.detail) == ("not assessable", "too few of the operations were captured to compare ranks")
+
+
+def test_hostile_names_appear_as_text_and_never_as_markup() -> None:
+    plain, hostile = Page(report_html(examples.content())), Page(report_html(examples.content(examples.HOSTILE)))
+    assert hostile.tags.count("script") == plain.tags.count("script") == 1
+    assert '<script>alert("x")</script>$\\frac{1}$\\u0007\\u202e\'&' in hostile.text
+    assert "\u202e" not in hostile.text and "\x07" not in hostile.text
+    assert not [name for name, _ in hostile.attributes if name.startswith("on")]
+
+
+def test_the_page_refers_to_nothing_outside_itself() -> None:
+    page = Page(report_html(examples.content()))
+    links = [value for name, value in page.attributes if name in ("href", "src", "xlink:href") and value is not None]
+    assert {link for link in links if not link.startswith("#")} == {"../index.html", "data:,"}
+    assert "link" in page.tags and "img" not in page.tags and "iframe" not in page.tags
+
+
+def test_the_policy_forbids_everything_but_inline_styles_and_the_one_script() -> None:
+    html = report_html(examples.content())
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert policy is not None
+    assert re.fullmatch(
+        r"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-[A-Za-z0-9+/=]{44}'; img-src data:; "
+        r"base-uri 'none'; form-action 'none'",
+        policy.group(1),
+    )
+
+
+def test_equal_content_gives_equal_pages() -> None:
+    assert report_html(examples.content()) == report_html(examples.content())
+
+
+def test_ids_are_unique_and_every_link_within_the_page_has_a_target() -> None:
+    page = Page(report_html(examples.content()))
+    ids = [value for name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    links = {value for name, value in page.attributes if name == "href" and value is not None and value.startswith("#")}
+    assert {link.removeprefix("#") for link in links} <= set(ids)
+
+
+def test_backticks_in_a_reading_become_code_and_its_markup_does_not() -> None:
+    content = examples.content()
+    readings = dict(content.readings)
+    readings["coverage"] = type(readings["coverage"])("Coverage", "Why?", "See `events` & <b>not bold</b>.")
+    html = report_html(type(content)(content.manifest, content.tables, readings))
+    assert "See <code>events</code> &amp; &lt;b&gt;not bold&lt;/b&gt;." in html
+
+
+def test_a_report_of_thousands_of_processes_stays_small() -> None:
+    rows = []
+    for host in range(256):
+        rows.append(examples.entity(f"node-{host}", host % 7, 3.0, 100, p50=40.0 + host % 11))
+        for pid in range(8):
+            name = {"level": "process", "pid": pid, "process": f"node-{host}-pid{pid}"}
+            rows.append(examples.entity(f"node-{host}", pid, 3.0, 100, p50=40.0 + pid, **name))
+    small, large = (
+        report_html(examples.content()),
+        report_html(examples.content(tables={"spatial_correlation": pa.Table.from_pylist(rows)})),
+    )
+    assert len(large) < len(small) + 100_000
+    assert "The 12 of 2,048 processes with most last arrivals" in large

@@ -1,0 +1,301 @@
+import gzip
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import catalog, ingest, layout
+from nixt_pipeline.store.accounts import IngestSummary
+from nixt_pipeline.store.ingest import IngestError
+from nixt_pipeline.store.manifest import UnknownRunError, read_manifest
+from nixt_pipeline_tests.records import EPOCH_US, collective, marker, send, write_log
+
+
+def take_in(directory: Path, settings: Settings) -> IngestSummary:
+    summary = ingest.ingest(directory, "run", settings)
+    assert summary.bytes["read"] == sum(count for name, count in summary.bytes.items() if name != "read")
+    return summary
+
+
+def query(settings: Settings, sql: str) -> list[Any]:
+    with catalog.open_run(settings, "run") as con:
+        return con.execute(sql).fetchall()
+
+
+def stored(settings: Settings) -> list[Any]:
+    """Every stored record, without the number of the file it came from."""
+    return query(settings, "SELECT * EXCLUDE (file_id) FROM events ORDER BY ALL")
+
+
+def records(count: int, pid: int = 1, start: int = 0) -> list[str]:
+    return [collective(sn=n, pid=pid, at_us=EPOCH_US + n, rank=pid) for n in range(start, start + count)]
+
+
+def test_a_directory_becomes_a_published_run(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "node-01-pid1.log", *records(3), send(pid=1))
+    summary = take_in(tmp_path / "in", settings)
+    assert summary.to_json() == {
+        "schema": 1,
+        "run": "run",
+        "incarnations": 1,
+        "files": {"read": 1, "unchanged": 0, "empty": 0, "foreign": 0, "duplicate": 0, "unreadable": 0, "vanished": 0},
+        "records": {"stored": 4, "collective": 3, "p2p": 1, "duplicate": 0},
+        "rejected_lines": 0,
+        "foreign_lines": 0,
+        "dropped_by_plugin": 0,
+        "bytes": summary.bytes,
+        "seconds": summary.seconds,
+    }
+    assert query(settings, "SELECT count(*), min(run), max(process) FROM events") == [(4, "run", "node-01-pid1")]
+    assert read_manifest(settings, "run").source_dir == str(tmp_path / "in")
+
+
+def test_nothing_is_visible_before_it_is_published(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "node-01-pid1.log", *records(1))
+    ingest.take_inventory(tmp_path / "in", "run", settings)
+    ingest.validate_records("run", settings)
+    with pytest.raises(UnknownRunError, match="none yet"):
+        read_manifest(settings, "run")
+    with pytest.raises(IngestError, match="materialise typed_events first"):
+        ingest.publish_run("run", settings)
+    ingest.type_events("run", settings)
+    assert ingest.publish_run("run", settings).records["stored"] == 1
+
+
+def test_stages_out_of_order_say_which_is_missing(tmp_path: Path, settings: Settings) -> None:
+    with pytest.raises(IngestError, match="raw_log_inventory"):
+        ingest.validate_records("run", settings)
+    with pytest.raises(IngestError, match="cannot list"):
+        ingest.take_inventory(tmp_path / "missing", "run", settings)
+    write_log(tmp_path / "in" / "a-pid1.log", *records(1))
+    ingest.take_inventory(tmp_path / "in", "run", settings)
+    with pytest.raises(IngestError, match="validated_records"):
+        ingest.type_events("run", settings)
+
+
+def test_an_unchanged_run_is_not_read_again(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "node-01-pid1.log", *records(3))
+    first = take_in(tmp_path / "in", settings)
+    again = take_in(tmp_path / "in", settings)
+    assert (again.files["read"], again.files["unchanged"]) == (0, 1)
+    assert again.records == first.records
+
+
+def test_only_changed_files_are_read_again(tmp_path: Path, settings: Settings) -> None:
+    for pid in (1, 2, 3):
+        write_log(tmp_path / "in" / f"node-01-pid{pid}.log", *records(2, pid))
+    take_in(tmp_path / "in", settings)
+    write_log(tmp_path / "in" / "node-01-pid2.log", *records(5, 2))
+    write_log(tmp_path / "in" / "node-01-pid4.log", *records(1, 4))
+    summary = take_in(tmp_path / "in", settings)
+    assert (summary.files["read"], summary.files["unchanged"], summary.records["stored"]) == (2, 2, 2 + 5 + 2 + 1)
+    grown = stored(settings)
+    shutil.rmtree(settings.data_dir)
+    take_in(tmp_path / "in", settings)
+    assert stored(settings) == grown
+
+
+def test_records_of_a_deleted_file_stay(tmp_path: Path, settings: Settings) -> None:
+    first = write_log(tmp_path / "in" / "node-01-pid1.log", *records(2, 1))
+    write_log(tmp_path / "in" / "node-01-pid2.log", *records(2, 2))
+    take_in(tmp_path / "in", settings)
+    first.unlink()
+    summary = take_in(tmp_path / "in", settings)
+    assert (summary.files["vanished"], summary.files["unchanged"], summary.records["stored"]) == (1, 1, 4)
+
+
+def test_a_copied_file_counts_once_whatever_its_compression(tmp_path: Path, settings: Settings) -> None:
+    text = write_log(tmp_path / "in" / "node-01-pid1.log", *records(3)).read_bytes()
+    (tmp_path / "in" / "node-01-pid1.log.gz").write_bytes(gzip.compress(text))
+    summary = take_in(tmp_path / "in", settings)
+    assert (summary.files["read"], summary.files["duplicate"]) == (1, 1)
+    assert summary.records == {"stored": 3, "collective": 3, "p2p": 0, "duplicate": 3}
+    assert summary.bytes["duplicate"] == len(text)
+
+
+def test_a_copy_whose_original_changes_is_read_again(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", *records(3))
+    write_log(tmp_path / "in" / "b-pid1.log", *records(3))
+    take_in(tmp_path / "in", settings)
+    write_log(tmp_path / "in" / "a-pid1.log", *records(2, start=10))
+    assert take_in(tmp_path / "in", settings).records["stored"] == 5
+
+
+def test_a_rotated_prefix_counts_once(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "node-01-pid1.log", *records(5))
+    write_log(tmp_path / "in" / "node-01-pid1.log.1", *records(3))
+    summary = take_in(tmp_path / "in", settings)
+    assert (summary.records["stored"], summary.records["duplicate"]) == (5, 3)
+    assert query(settings, "SELECT count(*), count(DISTINCT coll_sn) FROM events") == [(5, 5)]
+
+
+def test_a_file_appended_to_itself_counts_once(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "node-01-pid1.log", *records(4), *records(4))
+    assert take_in(tmp_path / "in", settings).records == {"stored": 4, "collective": 4, "p2p": 0, "duplicate": 4}
+
+
+def test_one_sequence_number_with_other_times_is_no_duplicate(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", *(collective(sn=0, time_us=100 + n, at_us=EPOCH_US) for n in range(3)))
+    assert take_in(tmp_path / "in", settings).records["stored"] == 3
+
+
+def test_verbose_traces_of_duplicates_go_too(tmp_path: Path, settings: Settings) -> None:
+    line = collective().replace(
+        '"coll_busbw_gbs":15.0', '"coll_busbw_gbs":15.0,"event_trace_ts":{"coll_start_ts":5,"kernel_events":[]}'
+    )
+    write_log(tmp_path / "in" / "a-pid1.log", line, line)
+    take_in(tmp_path / "in", settings)
+    assert query(settings, "SELECT count(*), min(start_ts) FROM channels") == [(1, 5)]
+
+
+def test_rejects_name_file_offset_line_and_reason(tmp_path: Path, settings: Settings) -> None:
+    good = collective()
+    write_log(tmp_path / "in" / "sub" / "a-pid1.log", good, good[:50])
+    take_in(tmp_path / "in", settings)
+    rows = query(settings, "SELECT path, byte_offset, line, bytes, outcome, reason, sample FROM rejects")
+    assert rows == [
+        ("sub/a-pid1.log", len(good) + 1, 2, 51, "rejected", "record cut short or malformed", good[:50]),
+    ]
+
+
+def test_what_the_plugin_says_it_lost_is_added_up_once_per_communicator(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", marker(0, dropped=5), marker(0, dropped=9), collective())
+    write_log(tmp_path / "in" / "a-pid2.log", marker(0, dropped=2, pid=2))
+    assert take_in(tmp_path / "in", settings).dropped_by_plugin == 11
+
+
+def test_two_jobs_in_one_directory_are_two_incarnations(tmp_path: Path, settings: Settings) -> None:
+    day_us = 86_400_000_000
+    write_log(tmp_path / "in" / "a-pid1.log", collective(comm="0x1"), collective(comm="0x2", at_us=EPOCH_US + day_us))
+    assert take_in(tmp_path / "in", settings).incarnations == 2
+    assert query(settings, "SELECT id, incarnation FROM events ORDER BY id") == [("0x1", 1), ("0x2", 2)]
+    assert query(settings, "SELECT incarnation, records FROM hosts ORDER BY ALL") == [(1, 1), (2, 1)]
+
+
+def test_dimension_tables_say_who_wrote_what(tmp_path: Path, settings: Settings) -> None:
+    for pid in (1, 2):
+        world = collective(comm="0xf", name="WORLD Group 0", rank=pid - 1, n_ranks=2, nnodes=1, pid=pid)
+        write_log(tmp_path / "in" / f"a-pid{pid}.log", world, collective(comm="0x1", rank=pid, n_ranks=4, pid=pid))
+    take_in(tmp_path / "in", settings)
+    assert query(settings, "SELECT id, ranks_seen, n_ranks, parallel_role, parallel_role_source FROM communicators ORDER BY id") == [
+        ("0x1", 2, 4, "tensor", "name"),
+        ("0xf", 2, 2, "world", "name"),
+    ]
+    assert query(settings, "SELECT pid, global_rank, communicators, records FROM processes ORDER BY pid") == [
+        (1, 0, 2, 2),
+        (2, 1, 2, 2),
+    ]
+
+
+def test_no_logs_at_all_make_an_empty_run(tmp_path: Path, settings: Settings) -> None:
+    (tmp_path / "in").mkdir()
+    assert take_in(tmp_path / "in", settings).records["stored"] == 0
+    for table in ("events", "collectives", "p2p", "communicators", "processes", "hosts", "files", "rejects", "channels"):
+        assert query(settings, f"SELECT count(*) FROM {table}") == [(0,)]
+
+
+def test_what_cannot_be_read_costs_only_itself_and_is_named(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", *records(2))
+    (tmp_path / "in" / "b-pid2.log").symlink_to(tmp_path / "in" / "b-pid2.log")
+    (tmp_path / "in" / "c-pid3.log").symlink_to(tmp_path / "gone.log")
+    os.mkfifo(tmp_path / "in" / "d-pid4.log")
+    summary = take_in(tmp_path / "in", settings)
+    assert (summary.records["stored"], summary.files["unreadable"]) == (2, 3)
+    assert query(settings, "SELECT path, problem FROM files WHERE status = 'unreadable' ORDER BY path") == [
+        ("b-pid2.log", "Too many levels of symbolic links"),
+        ("c-pid3.log", "not a regular file"),
+        ("d-pid4.log", "not a regular file"),
+    ]
+
+
+def test_an_interrupted_ingest_starts_over(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", *records(2))
+    inventory = ingest.take_inventory(tmp_path / "in", "run", settings)
+    left = layout.generation_dir(settings, "run", f"gen-{inventory.fingerprint}-{ingest.DECODER_VERSION}") / "events"
+    left.mkdir(parents=True)
+    (left / ".tmp-1-part.parquet").write_bytes(b"half")
+    (left / "part-old.parquet").write_bytes(b"half")
+    take_in(tmp_path / "in", settings)
+    assert query(settings, "SELECT count(*) FROM events") == [(2,)]
+    assert not list(settings.data_dir.rglob(".tmp-*"))
+
+
+def test_old_generations_go_but_the_previous_one_stays_for_its_readers(tmp_path: Path, settings: Settings) -> None:
+    for count in (1, 2, 3):
+        write_log(tmp_path / "in" / "a-pid1.log", *records(count))
+        take_in(tmp_path / "in", settings)
+    assert len(list(layout.store_dir(settings, "run").glob("gen-*"))) == 2
+
+
+def test_a_reader_with_the_catalog_open_is_not_disturbed(tmp_path: Path, settings: Settings) -> None:
+    import duckdb
+
+    write_log(tmp_path / "in" / "a-pid1.log", *records(1))
+    take_in(tmp_path / "in", settings)
+    with duckdb.connect(str(settings.catalog_path), read_only=True) as reader:
+        write_log(tmp_path / "in" / "a-pid1.log", *records(2))
+        take_in(tmp_path / "in", settings)
+        assert reader.execute("SELECT count(*) FROM events").fetchone() == (1,)
+    with duckdb.connect(str(settings.catalog_path), read_only=True) as reader:
+        assert reader.execute("SELECT count(*) FROM events").fetchone() == (2,)
+
+
+@pytest.mark.slow
+def test_many_workers_store_what_one_stores(tmp_path: Path, settings: Settings) -> None:
+    for pid in range(4):
+        write_log(tmp_path / "in" / f"a-pid{pid}.log", *records(50, pid))
+    take_in(tmp_path / "in", settings)
+    alone = stored(settings)
+    shutil.rmtree(settings.data_dir)
+    take_in(tmp_path / "in", settings.model_copy(update={"workers": 2}))
+    assert stored(settings) == alone
+
+
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", *records(3))
+    contents = []
+    for _ in range(2):
+        take_in(tmp_path / "in", settings)
+        generation = read_manifest(settings, "run").directory(settings)
+        contents.append({path.name: path.read_bytes() for path in generation.rglob("*.parquet")})
+        shutil.rmtree(settings.data_dir)
+    assert contents[0] == contents[1]
+
+
+def test_columns_on_disk_carry_role_unit_and_meaning(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", *records(1))
+    take_in(tmp_path / "in", settings)
+    (part,) = layout.table_files(read_manifest(settings, "run").directory(settings), "events")
+    metadata = pq.read_schema(part).field("coll_exec_time_us").metadata
+    assert (metadata[b"role"], metadata[b"unit"]) == (b"Measurement", b"us")
+
+
+LINES = [collective(sn=n, pid=pid, rank=pid, at_us=EPOCH_US + n) for pid in range(3) for n in range(4)]
+
+
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=15)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), min_size=1, max_size=5))
+def test_a_run_that_arrives_in_pieces_equals_one_that_arrives_at_once(
+    tmp_path: Path, settings: Settings, arrivals: list[tuple[int, int]]
+) -> None:
+    """Each arrival lets the log of one process reach a length; in the end all are whole."""
+    shutil.rmtree(tmp_path / "in", ignore_errors=True)
+    shutil.rmtree(settings.data_dir, ignore_errors=True)
+    (tmp_path / "in").mkdir()
+    stamp = 1_000_000_000
+    for pid, length in [*arrivals, (0, 4), (1, 4), (2, 4)]:
+        path = write_log(tmp_path / "in" / f"a-pid{pid}.log", *LINES[4 * pid : 4 * pid + length])
+        stamp += 1_000_000_000
+        os.utime(path, ns=(stamp, stamp))
+        take_in(tmp_path / "in", settings)
+    pieces = stored(settings), query(settings, "SELECT * FROM communicators ORDER BY ALL")
+    shutil.rmtree(settings.data_dir)
+    take_in(tmp_path / "in", settings)
+    assert pieces == (stored(settings), query(settings, "SELECT * FROM communicators ORDER BY ALL"))

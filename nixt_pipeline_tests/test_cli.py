@@ -1,0 +1,102 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from nixt_pipeline.cli import main
+from nixt_pipeline_tests.conftest import FIXTURES
+from nixt_pipeline_tests.records import collective, write_log
+
+
+def nixt(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    write_log(tmp_path / "nccl-inspector-7" / "node-01-pid1.log", *(collective(sn=n) for n in range(3)))
+    return tmp_path / "nccl-inspector-7"
+
+
+def test_ingest_says_what_became_of_the_bytes(dump: Path) -> None:
+    result = nixt("ingest", str(dump))
+    assert result.exit_code == 0
+    assert "run nccl-inspector-7: 3 records (3 collectives, 0 P2P)" in result.output
+    assert "files: 1 read" in result.output
+
+
+def test_ingest_as_json_is_one_object_on_standard_output(dump: Path) -> None:
+    result = nixt("ingest", str(dump), "--format", "json", "--run", "my run")
+    summary = json.loads(result.stdout)
+    assert summary["schema"] == 1
+    assert summary["run"].startswith("my_run-")
+
+
+def test_a_directory_without_a_record_is_an_input_error(tmp_path: Path) -> None:
+    write_log(tmp_path / "job" / "slurm.log", "hello")
+    result = nixt("ingest", str(tmp_path / "job"))
+    assert result.exit_code == 2
+    assert "no Inspector record in" in result.output
+
+
+def test_a_missing_directory_is_a_usage_error(tmp_path: Path) -> None:
+    assert nixt("ingest", str(tmp_path / "missing")).exit_code == 2
+
+
+def test_runs_lists_what_was_ingested(dump: Path) -> None:
+    assert "(0 rows)" in nixt("runs").output
+    nixt("ingest", str(dump))
+    (run,) = json.loads(nixt("runs", "--format", "json").stdout)
+    assert (run["run"], run["records"]) == ("nccl-inspector-7", 3)
+
+
+def test_sql_asks_the_store(dump: Path) -> None:
+    nixt("ingest", str(dump))
+    result = nixt("sql", "SELECT coll, count(*) AS n FROM events GROUP BY coll", "--format", "csv")
+    assert result.stdout.splitlines() == ["coll,n", "AllReduce,3"]
+    assert json.loads(nixt("sql", "SELECT 1 AS x", "--run", "nccl-inspector-7", "--format", "json").stdout) == [{"x": 1}]
+    assert "AllReduce" in nixt("sql", "SELECT coll FROM collectives LIMIT 1").stdout
+
+
+def test_a_wrong_query_and_an_unknown_run_end_with_a_message(dump: Path) -> None:
+    nixt("ingest", str(dump))
+    wrong = nixt("sql", "SELECT nothing FROM events")
+    assert (wrong.exit_code, "Traceback" in wrong.output) == (2, False)
+    unknown = nixt("sql", "SELECT 1", "--run", "other")
+    assert unknown.exit_code == 2
+    assert "known runs: nccl-inspector-7" in unknown.output
+    assert nixt("report", "other").exit_code == 2
+
+
+def test_a_wrong_setting_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NIXT_WORKERS", "none")
+    result = nixt("runs")
+    assert result.exit_code == 2
+    assert "setting 'workers'" in result.output
+
+
+def test_settings_come_from_a_file_and_the_environment_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nixt_pipeline.settings import load_settings
+
+    (tmp_path / "nixt.toml").write_text('workers = 3\nmemory_limit = "2GiB"\n[thresholds]\nmin_records_per_group = 5\n')
+    monkeypatch.setenv("NIXT_WORKERS", "4")
+    settings = load_settings()
+    assert (settings.workers, settings.memory_limit, settings.thresholds.min_records_per_group) == (4, "2GiB", 5)
+
+
+@pytest.mark.slow
+def test_a_report_of_a_directory_is_one_command() -> None:
+    result = nixt("report", str(FIXTURES / "job_2.30.7_8ranks"))
+    assert result.exit_code == 0, result.output
+    report = Path(result.stdout.splitlines()[-1])
+    assert "job_2.30.7_8ranks" in report.read_text(encoding="utf-8")
+    assert Path("reports/index.html").exists()
+
+
+@pytest.mark.slow
+def test_the_demo_goes_from_nothing_to_a_report() -> None:
+    result = nixt("demo")
+    assert result.exit_code == 0, result.output
+    assert Path(result.stdout.splitlines()[-1]).is_file()
+    assert Path("data/landing/nccl-inspector-demo-0/_SUCCESS").exists()
