@@ -1,6 +1,7 @@
 """Lines in the plugin's exact format, for tests."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,9 @@ def metadata(host: str, pid: int, at_us: int) -> dict[str, Any]:
 
 
 def compact(record: dict[str, Any]) -> str:
-    """JSON without spaces, as the plugin writes it."""
-    return json.dumps(record, separators=(",", ":"), ensure_ascii=False)
+    """JSON as the plugin writes it: without spaces, bandwidths with six decimals."""
+    text = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
+    return re.sub(r'(?<=_gbs":)-?[\d.]+(?=[,}])', lambda match: f"{float(match.group()):.6f}", text)
 
 
 def write_log(path: Path, *lines: str) -> Path:

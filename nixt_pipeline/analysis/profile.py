@@ -41,7 +41,7 @@ PROFILE_COLUMNS: tuple[Column, ...] = (
     count("times_negative", "records", "Of those, a negative number"),
     count("sizes_repaired", "records", "Records whose message size was repaired (2^64 - count: a data type unknown to the plugin)"),
     count("values_out_of_range", "records", "Records with a value that its column cannot hold"),
-    count("bandwidth_not_finite", "records", "Records whose written bandwidth is inf, nan or null"),
+    count("bandwidth_not_finite", "records", "Records whose written bandwidth is inf, nan, null, negative or no number"),
     count("bandwidth_impossible", "records", "Records whose bus bandwidth exceeds max_plausible_busbw_gbs"),
     count("bandwidth_compared", "records", "Records with a written and a recomputed bus bandwidth"),
     count("bandwidth_mismatches", "records", "Of those, records in which they differ by more than bandwidth_mismatch_gbs"),
@@ -71,7 +71,7 @@ PROFILE_COLUMNS: tuple[Column, ...] = (
     count("format_versions", "", "Distinct inspector_output_format_version"),
     Column("format_version_list", STRING, Role.IDENTIFIER, "", "Their names in order, separated by commas; null without any"),
     count("git_revs", "", "Distinct git_rev; more than one means that processes ran different plugins"),
-    count("key_sets", "", "Most distinct sets of version, optional and unknown fields within one kind; more than one is schema drift"),
+    count("key_sets", "", "Distinct pairs of kind and set of version and fields; more of them than kinds is schema drift"),
     count("files", "files", "Files in the directory"),
     count("files_read", "files", "Of those, files read as Inspector logs"),
     count("files_unreadable", "files", "Of those, files that could not be read"),
@@ -111,7 +111,7 @@ WITH of_events AS (
         count(*) FILTER (WHERE flags & $time_negative != 0) AS times_negative,
         count(*) FILTER (WHERE flags & $size_repaired != 0) AS sizes_repaired,
         count(*) FILTER (WHERE flags & $value_out_of_range != 0) AS values_out_of_range,
-        count(*) FILTER (WHERE flags & $bandwidth_not_finite != 0) AS bandwidth_not_finite,
+        count(*) FILTER (WHERE flags & $bandwidth_invalid != 0) AS bandwidth_not_finite,
         count(*) FILTER (WHERE coll_busbw_gbs > $max_plausible_busbw_gbs) AS bandwidth_impossible,
         count(coll_busbw_gbs - busbw_recomputed_gbs) AS bandwidth_compared,
         count(*) FILTER (WHERE abs(coll_busbw_gbs - busbw_recomputed_gbs) > $bandwidth_mismatch_gbs) AS bandwidth_mismatches,
@@ -130,13 +130,11 @@ WITH of_events AS (
     FROM events
 ),
 of_keys AS (
-    SELECT coalesce(max(sets), 0) AS key_sets
+    SELECT count(*) AS key_sets
     FROM (
-        SELECT count(DISTINCT (
-            inspector_output_format_version, coll_timing_source IS NULL, coll_algo IS NULL, coll_proto IS NULL, json_keys(extra)
-        )) AS sets
+        SELECT DISTINCT
+            kind, inspector_output_format_version, coll_timing_source IS NULL, coll_algo IS NULL, coll_proto IS NULL, json_keys(extra)
         FROM events
-        GROUP BY kind
     )
 ),
 by_communicator AS (

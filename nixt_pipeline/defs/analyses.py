@@ -23,22 +23,17 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
 
 # Panels of a figure with several: the report has them all.
-_PANELS = 4
-
-
-def _draw_time(table: pa.Table, settings: Settings) -> str:
-    launches = figures.time_figures(table, settings.thresholds.incarnation_gap_us, _PANELS)
-    return drawing.draw_time(launches[0], "time")
+_PANELS = 2
 
 
 # The report's figure of an analysis, drawn from its result; the others are tables.
-PICTURES: dict[str, Callable[[pa.Table, Settings], str]] = {
-    "summary_histogram": lambda table, _: drawing.draw_payload(figures.payload_bars(table)),
-    "temporal_correlation": _draw_time,
-    "spatial_correlation": lambda table, _: drawing.draw_last_arrivals(figures.last_arrivals(table, "host"), "hosts"),
-    "resource_correlation": lambda table, _: drawing.draw_heat_map(figures.heat_map(table)),
-    "hot_kernels": lambda table, _: drawing.draw_kernels(figures.kernel_bars(table)),
-    "bandwidth_ecdf": lambda table, _: drawing.draw_ecdf(figures.ecdf_figure(table, _PANELS)),
+PICTURES: dict[str, Callable[[pa.Table], str]] = {
+    "summary_histogram": lambda table: drawing.draw_payload(figures.payload_bars(table)),
+    "temporal_correlation": lambda table: drawing.draw_time(figures.time_figures(table, _PANELS)[0], "time"),
+    "spatial_correlation": lambda table: drawing.draw_last_arrivals(figures.last_arrivals(table, "host"), "hosts"),
+    "resource_correlation": lambda table: drawing.draw_heat_map(figures.heat_map(table)),
+    "hot_kernels": lambda table: drawing.draw_kernels(figures.kernel_bars(table)),
+    "bandwidth_ecdf": lambda table: drawing.draw_ecdf(figures.ecdf_figure(table, _PANELS)),
 }
 
 
@@ -70,7 +65,7 @@ def result_of(analysis: Analysis, table: pa.Table, run: str, settings: Settings)
         table.num_rows,
         {
             "dagster/uri": path.resolve().as_uri(),
-            **({"figure": picture(draw(table, settings), analysis.title)} if draw and table.num_rows else {}),
+            **({"figure": picture(draw(table), analysis.title)} if draw and table.num_rows else {}),
             "first rows": arrow_preview(table, shown),
             "query": dg.MetadataValue.md(f"```sql\n{analysis.sql.strip()}\n```"),
             **flat_numbers(highlights(analysis.name, table)),

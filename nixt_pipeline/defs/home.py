@@ -24,7 +24,7 @@ concurrency:
           applyLimitPerUniqueValue: true
         limit: 1
 
-# A run whose process dies (out of memory, reboot) is marked as failed, and tried once more. A step that fails by itself,
+# A run whose process dies (out of memory, reboot) is marked as failed and tried once more. A step that fails by itself,
 # such as a check that stops a run, would fail again: the sensor decides about those.
 run_monitoring:
   enabled: true

@@ -22,8 +22,10 @@ FINGERPRINT_TAG = "nixt/fingerprint"
 ATTEMPT_TAG = "nixt/attempt"
 DIRECTORY_TAG = "nixt/directory"
 
-# A full disk or a lost file system heals; data that fail a check three times need a person.
-MAX_ATTEMPTS = 3
+# Seconds to wait after a failed attempt before the next one. A full disk or a lost file system heals within minutes;
+# what has failed three times needs a person.
+RETRY_PAUSES_S = (60.0, 600.0)
+MAX_ATTEMPTS = 1 + len(RETRY_PAUSES_S)
 # How many of the job's latest Dagster runs are looked at to learn how the attempts ended. A tick requests at most
 # `sensor_max_runs_per_tick` (20), so that these cover the last 25 busy ticks, over ten minutes.
 _RECENT_RUNS = 500
@@ -47,6 +49,16 @@ class Attempt:
 
     fingerprint: str
     number: int
+
+
+@dataclass(frozen=True)
+class Ingestion:
+    """How a requested ingestion stands: still going on, failed, or neither (`ended_s` is Unix time)."""
+
+    attempt: Attempt
+    in_progress: bool = False
+    failed: bool = False
+    ended_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -83,64 +95,76 @@ class Decision:
 def decide(
     directories: Iterable[RunDirectory],
     cursor: Cursor,
-    latest: Mapping[str, tuple[Attempt, dg.DagsterRunStatus]],
+    latest: Mapping[str, Ingestion],
     finished: Callable[[RunDirectory], Finished],
     limit: int,
+    now: float,
     out_of_time: Callable[[], bool] = lambda: False,
 ) -> Decision:
     """Which runs to request now.
 
-    `latest` tells how the most recent ingestion of each run ended, or that it is still going on. New and changed
-    directories are requested once they are finished; an unchanged one again only when its last attempt failed and
-    attempts are left. At most `limit` are requested, the others follow with the next tick, as do those not looked at
-    before `out_of_time`.
+    `latest` tells how the most recent ingestion of each run stands. New and changed directories are requested once they
+    are finished; an unchanged one again only when its last attempt failed, attempts are left and the pause is over. At
+    most `limit` are requested, the others follow with the next tick, as do those not looked at before `out_of_time`.
     """
     requests: list[tuple[RunDirectory, Attempt]] = []
     waiting: dict[str, str] = {}
     not_reached: list[RunDirectory] = []
     for directory in directories:
-        attempt = _next_attempt(directory, cursor.attempts.get(directory.run), latest.get(directory.run))
+        ingestion = latest.get(directory.run)
+        attempt = _next_attempt(directory, cursor.attempts.get(directory.run), ingestion)
         if attempt is None:
             continue
-        if attempt.number > MAX_ATTEMPTS:
-            waiting[directory.run] = (
-                f"failed {MAX_ATTEMPTS} times: see its runs; it is tried again when its files change"
-            )
-        elif directory.run in latest and latest[directory.run][1] in _IN_PROGRESS:
-            waiting[directory.run] = "changed while it was being ingested; follows when that has ended"
-        elif len(requests) >= limit:
-            waiting[directory.run] = "follows with the next tick"
-        elif out_of_time():
-            waiting[directory.run] = NOT_REACHED
+        reason = _must_wait(attempt, ingestion, now)
+        if reason is None and len(requests) >= limit:
+            reason = "follows with the next tick"
+        if reason is None and out_of_time():
+            reason = NOT_REACHED
             not_reached.append(directory)
-        else:
+        if reason is None:
             verdict = finished(directory)
-            if verdict.finished:
-                requests.append((directory, attempt))
-            else:
-                waiting[directory.run] = verdict.reason
+            reason = None if verdict.finished else verdict.reason
+        if reason is None:
+            requests.append((directory, attempt))
+        else:
+            waiting[directory.run] = reason
     return Decision(tuple(requests), waiting, tuple(not_reached))
 
 
-def _next_attempt(
-    directory: RunDirectory, requested: Attempt | None, latest: tuple[Attempt, dg.DagsterRunStatus] | None
-) -> Attempt | None:
+def _next_attempt(directory: RunDirectory, requested: Attempt | None, latest: Ingestion | None) -> Attempt | None:
     """The attempt that `directory` is due for, or None when its present content has been dealt with."""
     if requested is None or requested.fingerprint != directory.fingerprint:
         return Attempt(directory.fingerprint, 1)
-    if latest is not None and latest == (requested, dg.DagsterRunStatus.FAILURE):
+    if latest is not None and latest.failed and latest.attempt == requested:
         return Attempt(directory.fingerprint, requested.number + 1)
     return None
 
 
-def latest_ingestions(instance: dg.DagsterInstance, job_name: str) -> dict[str, tuple[Attempt, dg.DagsterRunStatus]]:
+def _must_wait(attempt: Attempt, latest: Ingestion | None, now: float) -> str | None:
+    """Why `attempt` cannot be made now, judging by the run's latest ingestion; None when it can."""
+    if attempt.number > MAX_ATTEMPTS:
+        return f"failed {MAX_ATTEMPTS} times: see its runs; it is tried again when its files change"
+    if latest is not None and latest.in_progress:
+        return "changed while it was being ingested; follows when that has ended"
+    if latest is not None and attempt.number > 1:
+        left_s = latest.ended_s + RETRY_PAUSES_S[attempt.number - 2] - now
+        if left_s > 0:
+            return f"failed; attempt {attempt.number} of {MAX_ATTEMPTS} in {left_s:.0f} s"
+    return None
+
+
+def latest_ingestions(instance: dg.DagsterInstance, job_name: str) -> dict[str, Ingestion]:
     """How the most recent ingestion of each run stands, from the job's latest Dagster runs (newest first)."""
-    latest: dict[str, tuple[Attempt, dg.DagsterRunStatus]] = {}
-    for dagster_run in instance.get_runs(dg.RunsFilter(job_name=job_name), limit=_RECENT_RUNS):
-        tags = dagster_run.tags
+    latest: dict[str, Ingestion] = {}
+    for record in instance.get_run_records(dg.RunsFilter(job_name=job_name), limit=_RECENT_RUNS):
+        tags, status = record.dagster_run.tags, record.dagster_run.status
         if RUN_TAG in tags and tags[RUN_TAG] not in latest:
-            attempt = Attempt(tags[FINGERPRINT_TAG], int(tags[ATTEMPT_TAG]))
-            latest[tags[RUN_TAG]] = (attempt, dagster_run.status)
+            latest[tags[RUN_TAG]] = Ingestion(
+                Attempt(tags[FINGERPRINT_TAG], int(tags[ATTEMPT_TAG])),
+                in_progress=status in _IN_PROGRESS,
+                failed=status == dg.DagsterRunStatus.FAILURE,
+                ended_s=record.end_time or 0.0,
+            )
     return latest
 
 
@@ -182,6 +206,7 @@ def tick(settings: Settings, instance: dg.DagsterInstance, cursor: Cursor, job_n
         latest_ingestions(instance, job_name),
         lambda directory: is_finished(directory, settings, now),
         settings.sensor_max_runs_per_tick,
+        now,
         lambda: time.monotonic() > deadline,
     )
     attempts = cursor.attempts | {directory.run: attempt for directory, attempt in decision.requests}

@@ -3,19 +3,24 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+import pyarrow as pa
+
+from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.inspector.decoder import Fragment, decode_line, has_inspector_vocabulary, is_foreign_line
-from nixt_pipeline.inspector.reader import Line, LogReader
+from nixt_pipeline.inspector.reader import Block, Line, LogReader
 from nixt_pipeline.inspector.records import ForeignError, RecordTyper, RejectedError, Row, Typed
 from nixt_pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from nixt_pipeline.inspector.template import Decoded
 
 # A file of nothing but broken lines keeps this many of them as rows; the counts stay exact.
 MAX_REJECT_ROWS = 10_000
 _SAMPLE_CHARACTERS = 200
-# Records with one and the same time stamp among which copies are looked for while reading; more is left to the store's
-# search.
-_MAX_WINDOW = 100_000
+_EVENT_NAMES = [column.name for column in taxonomy.EVENT_COLUMNS]
+_VERSION, _COLL, _SN = (_EVENT_NAMES.index(name) for name in ("inspector_output_format_version", "coll", "coll_sn"))
 
 
 class Sink(Protocol):
@@ -23,6 +28,9 @@ class Sink(Protocol):
 
     def add(self, typed: Typed) -> None:
         """Take the rows of one line."""
+
+    def add_batches(self, events: pa.RecordBatch, channels: pa.RecordBatch | None) -> None:
+        """Take rows that the fast path decoded."""
 
 
 @dataclass
@@ -48,21 +56,29 @@ class FileSummary:
     content_digest: str | None = None
     rejects: list[Row] = field(default_factory=list)
     processes: set[tuple[str | None, int | None]] = field(default_factory=set)
-    # Whether the file may hold a record twice: time runs backwards, or equal lines were seen close together.
+    # Whether the file may hold a record twice: a sequence number of a communicator and function did not rise.
     may_repeat: bool = False
 
 
-def decode_file(path: Path, name: str, file_id: int, sink: Sink, settings: Settings) -> FileSummary:
-    """Decode the file at `path` (called `name` in tables) into `sink`. An unreadable file is a status, not an
-    exception."""
+def decode_file(
+    path: Path, name: str, file_id: int, sink: Sink, settings: Settings, *, by_template: bool = False
+) -> FileSummary:
+    """Decode the file at `path` (called `name` in tables) into `sink`. An unreadable file is a status, not an exception.
+
+    `by_template` tries the fast path on every line first; the result is the same.
+    """
     summary = FileSummary(file_id, name)
     reader = LogReader(path, settings.max_line_bytes)
-    decoding = _Decoding(summary, RecordTyper(file_id, settings.thresholds), sink)
+    decoding = _Decoding(summary, RecordTyper(file_id, settings.thresholds), sink, settings)
     try:
-        for line in _whole_objects(reader, settings.max_line_bytes):
-            decoding.take(line)
+        if by_template:
+            decoding.take_blocks(reader.blocks())
+        else:
+            for line in reader:
+                decoding.take(line)
     except OSError as error:
         summary.status, summary.problem = "unreadable", f"{error.strerror or error} (at byte {reader.content_bytes})"
+    decoding.flush()
     summary.problem = summary.problem or reader.problem
     summary.bytes_read = reader.content_bytes
     summary.bytes_blank += reader.blank_bytes
@@ -74,13 +90,60 @@ def decode_file(path: Path, name: str, file_id: int, sink: Sink, settings: Setti
 class _Decoding:
     """The state of decoding one file."""
 
-    def __init__(self, summary: FileSummary, typer: RecordTyper, sink: Sink) -> None:
-        self._summary, self._typer, self._sink = summary, typer, sink
+    def __init__(self, summary: FileSummary, typer: RecordTyper, sink: Sink, settings: Settings) -> None:
+        self._summary, self._typer, self._sink, self._settings = summary, typer, sink, settings
         self._recognised = False
-        self._window: set[bytes] = set()
-        self._window_us = 0
+        self._last_sn: dict[Row, int] = {}
+        self._held: list[Line] = []
+
+    def take_blocks(self, blocks: Iterator[Block]) -> None:
+        """Decode blocks by the fast path, and what it leaves by the careful one."""
+        from nixt_pipeline.inspector.template import TemplateDecoder
+
+        decoder = TemplateDecoder(self._summary.file_id, self._settings.thresholds)
+        for block in blocks:
+            for decoded in decoder.decode(block.data):
+                if decoded.events.num_rows:
+                    self._sink.add_batches(decoded.events, decoded.channels)
+                    self._count(decoded)
+                for line in decoded.careful:
+                    self.take(Line(block.offset + line.start, line.number, block.data[line.start : line.end]))
+        fast = decoder.processes()
+        # The two paths watch sequence numbers apart, so a file in which both found operations may hold one twice.
+        self._summary.may_repeat |= decoder.may_repeat or bool(fast and self._last_sn)
+        self._summary.processes |= fast
+
+    def _count(self, decoded: "Decoded") -> None:
+        summary = self._summary
+        summary.records_collective += decoded.collectives
+        summary.records_p2p += decoded.events.num_rows - decoded.collectives
+        summary.bytes_stored += decoded.n_bytes
+        self._extend_span(decoded.first_us)
+        self._extend_span(decoded.last_us)
 
     def take(self, line: Line) -> None:
+        """Decode a line, joining pretty-printed objects (a line `{` up to a line `}`) into one."""
+        text = line.data.rstrip()
+        if self._held and (line.number != self._held[-1].number + 1 or text.startswith(b'{"')):
+            self.flush()
+        if not self._held and text != b"{":
+            self._take(line)
+            return
+        self._held.append(line)
+        if text == b"}":
+            whole = Line(self._held[0].offset, self._held[0].number, b"".join(part.data for part in self._held))
+            self._held.clear()
+            self._take(whole)
+        elif sum(len(part.data) for part in self._held) > self._settings.max_line_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        """Decode the held lines of a pretty-printed object that did not end one by one."""
+        held, self._held = self._held, []
+        for line in held:
+            self._take(line)
+
+    def _take(self, line: Line) -> None:
         """Account for every byte of `line`."""
         text = line.data.strip()
         if not text:
@@ -124,25 +187,24 @@ class _Decoding:
             summary.records_collective += 1
         else:
             summary.records_p2p += 1
-        self._watch_for_repeats(typed.dump_timestamp_us, data)
+        self._extend_span(typed.dump_timestamp_us)
+        self._watch_for_repeats(typed.event)
 
-    def _watch_for_repeats(self, timestamp_us: int | None, data: bytes) -> None:
-        """Copies carry the same time stamp, so in a file whose time never runs back they can only be close together."""
+    def _watch_for_repeats(self, event: Row | None) -> None:
+        """Sequence numbers rise, so that a record can only be there twice where one does not."""
+        if event is None:
+            return
+        kind, sequence_number = event[0], event[_SN]
+        counter = (*event[:_VERSION], event[_COLL] if kind == "collective" else None)
+        if sequence_number is None or sequence_number <= self._last_sn.get(counter, -1):
+            self._summary.may_repeat = True
+        self._last_sn[counter] = sequence_number or 0
+
+    def _extend_span(self, timestamp_us: int | None) -> None:
         summary = self._summary
-        if timestamp_us is None:
-            summary.may_repeat = True
-            return
-        summary.first_dump_us = min(timestamp_us, summary.first_dump_us or timestamp_us)
-        summary.last_dump_us = max(timestamp_us, summary.last_dump_us or timestamp_us)
-        if summary.may_repeat:
-            return
-        if timestamp_us != self._window_us:
-            summary.may_repeat = timestamp_us < self._window_us
-            self._window_us = timestamp_us
-            self._window.clear()
-        record = data.strip()
-        summary.may_repeat |= record in self._window or len(self._window) >= _MAX_WINDOW
-        self._window.add(record)
+        if timestamp_us is not None:
+            summary.first_dump_us = min(timestamp_us, summary.first_dump_us or timestamp_us)
+            summary.last_dump_us = max(timestamp_us, summary.last_dump_us or timestamp_us)
 
     def _refuse(self, line: Line, data: bytes, outcome: str, reason: str, offset: int | None = None) -> None:
         summary = self._summary
@@ -174,26 +236,3 @@ class _Decoding:
             summary.bytes_rejected = summary.bytes_blank = 0
             summary.lines_rejected = summary.lines_foreign = 0
             summary.rejects.clear()
-
-
-def _whole_objects(lines: LogReader, max_bytes: int) -> Iterator[Line]:
-    """Join pretty-printed objects (a line `{` up to a line `}`) into one piece; everything else passes through
-    unchanged."""
-    held: list[Line] = []
-    held_bytes = 0
-    for line in lines:
-        text = line.data.rstrip()
-        if not held and text != b"{":
-            yield line
-            continue
-        if text.startswith(b'{"') or held_bytes + len(line.data) > max_bytes:
-            yield from held
-            held, held_bytes = [], 0
-            yield line
-            continue
-        held.append(line)
-        held_bytes += len(line.data)
-        if text == b"}":
-            yield Line(held[0].offset, held[0].number, b"".join(part.data for part in held))
-            held, held_bytes = [], 0
-    yield from held

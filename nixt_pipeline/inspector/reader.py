@@ -6,16 +6,16 @@ says what is wrong. Only an `OSError` (no permission, vanished) leaves this modu
 
 import bz2
 import codecs
-import hashlib
 import lzma
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import pyarrow as pa
+import xxhash
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 4 << 20
 _MAGIC = ((b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\x00", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"))
 # Longest first: the UTF-32 little-endian mark begins with the UTF-16 one.
 _BYTE_ORDER_MARKS = (
@@ -26,7 +26,7 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 # What a log without a mark starts with when it was saved as UTF-16.
-_UNMARKED_UTF16 = ((b"{\x00", "utf-16-le"), (b"\x00{", "utf-16-be"))
+_UNMARKED_UTF16 = ((b'{\x00"\x00', "utf-16-le"), (b'\x00{\x00"', "utf-16-be"))
 
 
 class Line(NamedTuple):
@@ -37,11 +37,11 @@ class Line(NamedTuple):
     data: bytes
 
 
-class _Decompressor(Protocol):
-    eof: bool
-    unused_data: bytes
+class Block(NamedTuple):
+    """A stretch of a log that begins at the beginning of a line."""
 
-    def decompress(self, data: bytes, /) -> bytes: ...
+    offset: int  # of its first byte, in the decoded content
+    data: bytes
 
 
 def compression_of(head: bytes) -> str:
@@ -62,7 +62,7 @@ class LogReader:
         self.content_bytes = 0
         self.blank_bytes = 0
         self._max_line_bytes = max_line_bytes
-        self._hash = hashlib.blake2b(digest_size=16)
+        self._hash = xxhash.xxh3_128()
 
     @property
     def digest(self) -> str:
@@ -72,24 +72,33 @@ class LogReader:
 
     def __iter__(self) -> Iterator[Line]:
         """Yield the lines in order, each with its line end; the last one may lack it."""
-        offset, number, pending = self.blank_bytes, 1, b""
-        for chunk in self._decoded():
-            offset = offset or self.blank_bytes
+        number = 1
+        for block in self.blocks():
             start = 0
-            pending = pending + chunk if pending else chunk
-            while (end := pending.find(b"\n", start) + 1) > 0:
-                yield Line(offset, number, pending[start:end])
-                offset += end - start
+            while (end := block.data.find(b"\n", start) + 1) > 0:
+                yield Line(block.offset + start, number, block.data[start:end])
                 number += 1
                 start = end
-            pending = pending[start:]
-            while len(pending) > self._max_line_bytes:
-                cut = pending.rfind(b'}{"', 0, self._max_line_bytes) + 1 or self._max_line_bytes
-                yield Line(offset, number, pending[:cut])
+            if start < len(block.data):
+                yield Line(block.offset + start, number, block.data[start:])
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the content in blocks of whole lines. Only the last line of a file, or one that is too long, lacks its end."""
+        pending = b""
+        offset: int | None = None
+        for chunk in self._decoded():
+            # How long a byte order mark is shows only once the first chunk is there.
+            offset = self.blank_bytes if offset is None else offset
+            pending = pending + chunk if pending else chunk
+            cut = pending.rfind(b"\n") + 1
+            while cut or len(pending) > self._max_line_bytes:
+                cut = cut or pending.rfind(b'}{"', 0, self._max_line_bytes) + 1 or self._max_line_bytes
+                yield Block(offset, pending[:cut])
                 offset += cut
                 pending = pending[cut:]
+                cut = 0
         if pending:
-            yield Line(offset, number, pending)
+            yield Block(offset or 0, pending)
 
     def _decoded(self) -> Iterator[bytes]:
         """The content as UTF-8, without a leading byte order mark (counted as blank)."""

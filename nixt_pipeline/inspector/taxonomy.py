@@ -44,6 +44,13 @@ def schema(columns: tuple[Column, ...]) -> pa.Schema:
     return pa.schema([column.field() for column in columns])
 
 
+def stored_schema(columns: tuple[Column, ...]) -> pa.Schema:
+    """The schema of a large table on disk: strings, of which there are few different ones, as dictionaries."""
+    plain = schema(columns)
+    return pa.schema([field.with_type(_DICTIONARY) if field.type == STRING else field for field in plain])
+
+
+_DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 STRING = pa.string()
 I32, I64, U64, F64, BOOL = pa.int32(), pa.int64(), pa.uint64(), pa.float64(), pa.bool_()
 ID, CONF, WORK = Role.IDENTIFIER, Role.CONFIGURATION, Role.WORKLOAD

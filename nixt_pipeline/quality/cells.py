@@ -18,7 +18,8 @@ SELECT
     count(*) FILTER (min_exec_time_us < 0 OR min_exec_time_us > max_exec_time_us OR wait_us < -0.001)
         AS cells_with_disordered_times,
     count(*) FILTER (min_rank NOT BETWEEN 0 AND n_ranks - 1) AS cells_with_impossible_ranks,
-    count(*) - count(DISTINCT (incarnation, id, comm_name, n_ranks, nnodes, coll, coll_sn, occurrence)) AS repeated_cells,
+    count(*) - count(DISTINCT (incarnation, id, comm_name, n_ranks, nnodes, coll, coll_sn, occurrence))
+        AS repeated_cells,
     coalesce(sum(ranks_seen), 0)::BIGINT AS records_in_cells,
     records_in_cells - (SELECT count(*) FROM collectives) AS records_gained_or_lost,
     sum(wait_us) / 1e6 AS wait_rank_s,

@@ -113,7 +113,7 @@ def judge_columns(files: Sequence[Path], columns: Sequence[Column]) -> Verdict:
                 problems.append(
                     {"file": path.name, "column": column.name, "expected": str(column.type), "found": "missing"}
                 )
-            elif found.field(column.name).type != column.type:
+            elif _value_type(found.field(column.name).type) != column.type:
                 actual = str(found.field(column.name).type)
                 problems.append(
                     {"file": path.name, "column": column.name, "expected": str(column.type), "found": actual}
@@ -184,6 +184,11 @@ def event_suites(limits: Thresholds) -> tuple[Suite, ...]:
             ),
         ),
     )
+
+
+def _value_type(data_type: pa.DataType) -> pa.DataType:
+    """The type of the values: how a column is encoded makes no difference to its readers."""
+    return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
 
 
 def _with_shares(profile: pa.Table) -> pa.Table:

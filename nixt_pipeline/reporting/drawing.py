@@ -54,7 +54,7 @@ _EXCESS_DIGITS = re.compile(r"(\.\d\d)\d+")
 _LEGEND_ABOVE: dict[str, Any] = {"loc": "outside upper left", "handlelength": 1.2, "columnspacing": 1.5}
 
 
-def render(name: str, height_inches: float, draw: Callable[["Figure"], None]) -> str:
+def render(name: str, height_inches: float, draw: Callable[["Figure"], object]) -> str:
     """The `<svg>` element that `draw` paints on an empty figure. `name` must be unique in the page."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -76,8 +76,15 @@ def render(name: str, height_inches: float, draw: Callable[["Figure"], None]) ->
     )
 
 
+def _nothing(name: str) -> str:
+    """What stands in for a figure of no data."""
+    return render(name, 0.5, lambda figure: figure.text(0.5, 0.5, "nothing to draw", ha="center", va="center"))
+
+
 def draw_payload(data: figures.PayloadBars) -> str:
     """Stacked bars: share of the observed payload by function and placement."""
+    if not data.total_bytes:
+        return _nothing("payload")
 
     def draw(figure: "Figure") -> None:
         axes = figure.subplots()
@@ -101,6 +108,8 @@ def draw_payload(data: figures.PayloadBars) -> str:
 
 def draw_kernels(data: figures.KernelBars) -> str:
     """Bars for the share of each hot kernel, dots for the cumulative share."""
+    if not data.kernels:
+        return _nothing("kernels")
 
     def draw(figure: "Figure") -> None:
         axes = figure.subplots()
@@ -135,6 +144,8 @@ _MEASURE_STYLE: dict[Any, Any] = {
 
 def draw_ecdf(data: figures.EcdfFigure) -> str:
     """Small multiples of cumulative distributions on one shared bandwidth axis."""
+    if not data.panels:
+        return _nothing("ecdf")
 
     def draw(figure: "Figure") -> None:
         panels = _grid(figure, len(data.panels), sharex=True, sharey=True)
@@ -196,6 +207,9 @@ def draw_last_arrivals(data: figures.LastArrivals, name: str) -> str:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
+    if not data.rows:
+        return _nothing(name)
+
     def draw(figure: "Figure") -> None:
         axes = figure.subplots()
         positions = range(len(data.rows))
@@ -227,6 +241,8 @@ def draw_last_arrivals(data: figures.LastArrivals, name: str) -> str:
 
 def draw_ranges(panels: Sequence[figures.RangePanel], name: str) -> str:
     """Range bars p10 to p90 with a dot at the median, a panel for each function and placement."""
+    if not panels:
+        return _nothing(name)
 
     def draw(figure: "Figure") -> None:
         for axes, panel in zip(_grid(figure, len(panels), sharex=False, sharey=False), panels, strict=True):
@@ -250,6 +266,9 @@ def draw_ranges(panels: Sequence[figures.RangePanel], name: str) -> str:
 def draw_heat_map(data: figures.HeatMap) -> str:
     """Squares coloured by the decade of the number of records; nothing drawn where there are none."""
     from matplotlib.patches import Patch, Rectangle
+
+    if not data.cells:
+        return _nothing("heat-map")
 
     def draw(figure: "Figure") -> None:
         axes = figure.subplots()

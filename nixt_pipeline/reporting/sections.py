@@ -103,8 +103,9 @@ def _hot_kernels(content: RunContent, table: pa.Table) -> SectionView:
     drawn: tuple[FigureView, ...] = ()
     if data.kernels:
         last = data.kernels[-1]
-        shown, total = count(len(data.kernels)), count(data.total)
-        caption = f"The {shown} hottest of {total} kernels carry {percent(last.cumulative)} of the observed payload."
+        shown, total = len(data.kernels), data.total
+        which = f"The {shown} hottest of {count(total)} kernels carry" if shown < total else "Together they carry"
+        caption = f"{which} {percent(last.cumulative)} of the observed payload."
         drawn = (
             FigureView(drawing.draw_kernels(data), caption, caption + " Bars: share of each; line: cumulative share."),
         )
@@ -133,12 +134,16 @@ def _time(_content: RunContent, table: pa.Table) -> SectionView:
     for position, launch in enumerate(launches[: figures.MAX_LAUNCHES], start=1):
         which = f"Launch {position} of {len(launches)}: " if len(launches) > 1 else ""
         span = f"{utc(launch.start_us)} to {utc(launch.end_us)}"
-        alt = f"Bus bandwidth over time, {span}, for " + ", ".join(f"{p.coll} {p.coll_type}" for p in launch.panels)
+        alt = f"Bus bandwidth over time, {span}, for " + ", ".join(
+            f"{shorten(p.coll, 24)} {p.coll_type}" for p in launch.panels
+        )
         lines = "Line: median; band: p25 to p75; dashes: median of the last rank to arrive. Scales differ by panel."
         caption = f"{which}{span}. {lines}"
         drawn.append(FigureView(drawing.draw_time(launch, f"time-{position}"), alt, caption))
-    notes = (_message_sizes(table),)
-    return SectionView("", "", notes=notes, figures=tuple(drawn))
+    notes = [_message_sizes(table)]
+    if len(launches) > figures.MAX_LAUNCHES:
+        notes.append(f"Of {len(launches)} launches the first {figures.MAX_LAUNCHES} are drawn.")
+    return SectionView("", "", notes=tuple(notes), figures=tuple(drawn))
 
 
 def _message_sizes(table: pa.Table) -> str:

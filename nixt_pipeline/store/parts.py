@@ -17,8 +17,8 @@ from nixt_pipeline.inspector.records import Row, Typed
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import temporary_path
 
-EVENTS = taxonomy.schema(taxonomy.EVENT_COLUMNS)
-CHANNELS = taxonomy.schema(taxonomy.CHANNEL_COLUMNS)
+EVENTS = taxonomy.stored_schema(taxonomy.EVENT_COLUMNS)
+CHANNELS = taxonomy.stored_schema(taxonomy.CHANNEL_COLUMNS)
 AUXILIARY = taxonomy.schema(taxonomy.AUXILIARY_COLUMNS)
 
 # Rows held as Python objects before they become Arrow arrays, and rows of a Parquet row group: together they bound a
@@ -30,6 +30,8 @@ _CHANNEL_BATCH_ROWS = 2_000
 _DELTA = {"dump_timestamp_us": "DELTA_BINARY_PACKED", "coll_sn": "DELTA_BINARY_PACKED"}
 # A compressed log unfolds to about this many times its size (gzip -6 makes these logs 28 times smaller).
 _COMPRESSION_RATIO = 20
+# Loading the compiled scanner takes about as long as decoding this much without it.
+_TEMPLATE_FROM_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,9 @@ def decode_bundle(bundle: Bundle, settings: Settings) -> DecodedBundle:
         PartWriter(directory / "channels" / f"{bundle.part}.parquet", CHANNELS, _CHANNEL_BATCH_ROWS) as channels,
     ):
         sink = _PartSink(events, channels)
+        by_template = sum(weight_bytes(file) for _, file in bundle.files) >= _TEMPLATE_FROM_BYTES
         summaries = [
-            decode_file(Path(bundle.directory) / file.path, file.path, number, sink, settings)
+            decode_file(Path(bundle.directory) / file.path, file.path, number, sink, settings, by_template=by_template)
             for number, file in bundle.files
         ]
     return DecodedBundle(bundle.part, summaries, sink.auxiliary)
@@ -128,7 +131,7 @@ class PartWriter:
     def _flush_rows(self) -> None:
         if self._rows:
             columns = zip(*self._rows, strict=True)
-            arrays = [pa.array(values, field.type) for values, field in zip(columns, self._schema, strict=True)]
+            arrays = [_array(values, field.type) for values, field in zip(columns, self._schema, strict=True)]
             self._rows = []
             self.append_batch(pa.record_batch(arrays, schema=self._schema))
 
@@ -148,7 +151,7 @@ class PartWriter:
                 use_dictionary=dictionary,  # type: ignore[arg-type]  # a list of columns is fine at run time
                 column_encoding=delta,
             )
-        table = pa.Table.from_batches(self._batches, self._schema)
+        table = pa.Table.from_batches(self._batches, self._schema).unify_dictionaries()
         self._batches, self._held = [], 0
         self._writer.write_table(table, row_group_size=_ROW_GROUP_ROWS)
 
@@ -163,6 +166,12 @@ class PartWriter:
         elif error is None:
             self._path.unlink(missing_ok=True)
         self._temporary.unlink(missing_ok=True)
+
+
+def _array(values: tuple[object, ...], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, pa.string()).dictionary_encode()
+    return pa.array(values, kind)
 
 
 @dataclass
@@ -180,6 +189,11 @@ class _PartSink:
             self.channels.append(typed.channels)
         if typed.auxiliary is not None:
             self.auxiliary.append(typed.auxiliary)
+
+    def add_batches(self, events: pa.RecordBatch, channels: pa.RecordBatch | None) -> None:
+        self.events.append_batch(events)
+        if channels is not None:
+            self.channels.append_batch(channels)
 
 
 def rewrite_part(

@@ -96,6 +96,10 @@ def test_other_encodings_come_out_as_utf8(tmp_path: Path, content: bytes, mark_b
     assert (reader.blank_bytes, reader.content_bytes) == (mark_bytes, mark_bytes + len(TEXT))
 
 
+def test_a_zero_byte_before_a_record_does_not_make_a_file_utf16(tmp_path: Path) -> None:
+    assert read(tmp_path / "x", b"\0" + TEXT)[0][0] == Line(0, 1, b'\0{"a":1}\n')
+
+
 def test_the_last_line_may_lack_its_end_and_a_file_may_be_empty(tmp_path: Path) -> None:
     assert read(tmp_path / "x", b"a\nb")[0] == [Line(0, 1, b"a\n"), Line(2, 2, b"b")]
     assert read(tmp_path / "y", b"")[0] == []

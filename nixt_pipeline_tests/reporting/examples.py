@@ -49,12 +49,11 @@ def hosts(*names: str) -> pa.Table:
     )
 
 
-def processes(*names: str) -> pa.Table:
+def processes(*names: str, run: str = "job-1") -> pa.Table:
     """The processes table for hosts of one process each, with records over 10 seconds."""
     span = {"first_dump_us": START_US, "last_dump_us": START_US + 10_000_000}
     rows = [
-        {"run": "job-1", "incarnation": 1, "hostname": name, "pid": 7, "process": f"{name}-pid7", **span}
-        for name in names
+        {"run": run, "incarnation": 1, "hostname": name, "pid": 7, "process": f"{name}-pid7", **span} for name in names
     ]
     return table(taxonomy.PROCESS_COLUMNS, rows)
 

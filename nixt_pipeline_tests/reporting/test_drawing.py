@@ -100,3 +100,18 @@ def test_single_bins_between_gaps_are_marked_and_a_run_without_bandwidth_still_d
     assert figure.panels[0].p50 == (40.0, None, 41.0, None, None)
     root = ET.fromstring(drawing.draw_time(figure, "time-1"))
     assert root.attrib["role"] == "img"
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: drawing.draw_payload(figures.PayloadBars((), 0)),
+        lambda: drawing.draw_kernels(figures.KernelBars((), 0)),
+        lambda: drawing.draw_ecdf(figures.EcdfFigure((), False)),
+        lambda: drawing.draw_last_arrivals(figures.LastArrivals((), 0), "last"),
+        lambda: drawing.draw_ranges((), "ranges"),
+        lambda: drawing.draw_heat_map(figures.HeatMap((), (), (), 0, False)),
+    ],
+)
+def test_no_data_is_drawn_as_nothing(draw: Callable[[], str]) -> None:
+    assert "nothing to draw" in draw()

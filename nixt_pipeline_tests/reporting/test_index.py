@@ -16,7 +16,7 @@ def _settings(tmp_path: Path) -> Settings:
 
 def _publish(manifest: Manifest, settings: Settings) -> None:
     directory = manifest.directory(settings)
-    write_table(examples.processes("gpu-1", "gpu-2").drop_columns(["run"]), directory / "processes.parquet")
+    write_table(examples.processes("gpu-1", "gpu-2", run=manifest.run), directory / "processes.parquet")
     write_manifest(manifest, settings)
 
 

@@ -17,7 +17,7 @@ def _words(view: TableView) -> list[list[str]]:
 
 def test_the_capture_rate_of_a_run_weighs_communicators_by_the_records_that_were_due() -> None:
     # 2 ranks x 10 operations all captured, 8 ranks x 10 operations half captured: (20 + 40) / (20 + 80).
-    rows = [
+    rows: list[dict[str, float | None]] = [
         {"capture_rate": 1.0, "n_ranks": 2, "sn_expected": 10},
         {"capture_rate": 0.5, "n_ranks": 8, "sn_expected": 10},
         {"capture_rate": None, "n_ranks": None, "sn_expected": None},

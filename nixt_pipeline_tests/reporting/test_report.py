@@ -1,11 +1,12 @@
 import re
+from functools import cache
 from html.parser import HTMLParser
 
 import pyarrow as pa
 import pytest
 
 from nixt_pipeline.reporting.report import report_html, report_sections
-from nixt_pipeline.reporting.sections import SHORTEST_IS_LAST
+from nixt_pipeline.reporting.sections import ANALYSIS_SECTIONS, COVERAGE, SHORTEST_IS_LAST, analysis_section
 from nixt_pipeline.reporting.summary import tiles
 from nixt_pipeline.reporting.views import SectionView
 from nixt_pipeline_tests.reporting import examples
@@ -41,8 +42,13 @@ class Page(HTMLParser):
 
 
 def _section(anchor: str, **tables: pa.Table | None) -> SectionView:
-    sections = report_sections(examples.content(tables=tables))
-    return next(section for section in sections if section.anchor == anchor)
+    section = next(section for section in (COVERAGE, *ANALYSIS_SECTIONS) if section.anchor == anchor)
+    return analysis_section(examples.content(tables=tables), section)
+
+
+@cache
+def _usual_page() -> str:
+    return report_html(examples.content())
 
 
 def test_quality_and_coverage_come_before_every_analysis() -> None:
@@ -98,6 +104,14 @@ def test_sections_of_analyses_hold_their_figures() -> None:
     }
 
 
+def test_only_the_first_launches_are_drawn_and_the_section_says_so() -> None:
+    rows = [examples.time_bin(1000 * number, 40.0) | {"incarnation": number} for number in range(1, 6)]
+    section = _section("time", temporal_correlation=pa.Table.from_pylist(rows))
+    assert len(section.figures) == 3
+    assert section.figures[0].caption.startswith("Launch 1 of 5: ")
+    assert section.notes[-1] == "Of 5 launches the first 3 are drawn."
+
+
 def test_an_attribute_with_one_value_is_a_note_and_one_with_two_is_compared() -> None:
     rows = [
         examples.other_row("git_rev", "a"),
@@ -138,7 +152,7 @@ def test_nobody_is_named_as_last_when_too_little_was_captured() -> None:
 
 
 def test_hostile_names_appear_as_text_and_never_as_markup() -> None:
-    plain, hostile = Page(report_html(examples.content())), Page(report_html(examples.content(examples.HOSTILE)))
+    plain, hostile = Page(_usual_page()), Page(report_html(examples.content(examples.HOSTILE)))
     assert hostile.tags.count("script") == plain.tags.count("script") == 1
     assert '<script>alert("x")</script>$\\frac{1}$\\u0007\\u202e\'&' in hostile.text
     assert "\u202e" not in hostile.text and "\x07" not in hostile.text
@@ -146,14 +160,14 @@ def test_hostile_names_appear_as_text_and_never_as_markup() -> None:
 
 
 def test_the_page_refers_to_nothing_outside_itself() -> None:
-    page = Page(report_html(examples.content()))
+    page = Page(_usual_page())
     links = [value for name, value in page.attributes if name in ("href", "src", "xlink:href") and value is not None]
     assert {link for link in links if not link.startswith("#")} == {"../index.html", "data:,"}
     assert "link" in page.tags and "img" not in page.tags and "iframe" not in page.tags
 
 
 def test_the_policy_forbids_everything_but_inline_styles_and_the_one_script() -> None:
-    html = report_html(examples.content())
+    html = _usual_page()
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)
     assert policy is not None
     assert re.fullmatch(
@@ -164,11 +178,11 @@ def test_the_policy_forbids_everything_but_inline_styles_and_the_one_script() ->
 
 
 def test_equal_content_gives_equal_pages() -> None:
-    assert report_html(examples.content()) == report_html(examples.content())
+    assert report_html(examples.content()) == _usual_page()
 
 
 def test_ids_are_unique_and_every_link_within_the_page_has_a_target() -> None:
-    page = Page(report_html(examples.content()))
+    page = Page(_usual_page())
     ids = [value for name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids))
     links = {value for name, value in page.attributes if name == "href" and value is not None and value.startswith("#")}
@@ -191,7 +205,7 @@ def test_a_report_of_thousands_of_processes_stays_small() -> None:
             name = {"level": "process", "pid": pid, "process": f"node-{host}-pid{pid}"}
             rows.append(examples.entity(f"node-{host}", pid, 3.0, 100, p50=40.0 + pid, **name))
     small, large = (
-        report_html(examples.content()),
+        _usual_page(),
         report_html(examples.content(tables={"spatial_correlation": pa.Table.from_pylist(rows)})),
     )
     assert len(large) < len(small) + 100_000

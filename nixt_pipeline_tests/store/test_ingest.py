@@ -148,7 +148,7 @@ def test_one_sequence_number_with_other_times_is_no_duplicate(tmp_path: Path, se
 
 def test_verbose_traces_of_duplicates_go_too(tmp_path: Path, settings: Settings) -> None:
     line = collective().replace(
-        '"coll_busbw_gbs":15.0', '"coll_busbw_gbs":15.0,"event_trace_ts":{"coll_start_ts":5,"kernel_events":[]}'
+        '"coll_busbw_gbs":15.000000', '"coll_busbw_gbs":15.000000,"event_trace_ts":{"coll_start_ts":5,"kernel_events":[]}'
     )
     write_log(tmp_path / "in" / "a-pid1.log", line, line)
     take_in(tmp_path / "in", settings)

@@ -1,0 +1,481 @@
+"""The compiled scanner of the fast path: finds and decodes the lines that are in exactly the bytes of the released plugins.
+
+The plugin prints one fixed text around the values. The scanner compares that text and reads the numbers from their digits; a line that
+deviates by one byte, or holds a number that needs judgement (a zero or wrapped time, a repaired size, a bandwidth in another form), is
+left to the careful path. Everything here is compiled by numba and works on plain arrays; `inspector.template` gives it meaning.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from nixt_pipeline.inspector.operations import RecordFlag
+
+Bytes = NDArray[np.uint8]
+Int64s = NDArray[np.int64]
+
+# Why the scanner came back: everything is scanned, a header has not been seen before, or an output array is full.
+DONE, NEW_HEADER, FULL = 0, 1, 2
+
+# In the order of the codes that the scanner gives.
+FUNCTIONS = ("AllGather", "AllReduce", "ReduceScatter", "Send", "Recv", "Broadcast", "Reduce", "SendRecv", "AllGatherV")
+# Names without a bandwidth formula, for which the plugin writes 0.
+UNKNOWN_FUNCTIONS = ("Invalid", "AlltoAll", "All2All", "Gather", "Scatter")
+TIMING_SOURCES = ("kernel_gpu", "kernel_cpu", "collective_cpu")
+STAMP_KEY = b'"dump_timestamp_us":'
+
+# The fixed texts, each for a collective and for a P2P record. The order is the one in a record.
+_TEXTS = (
+    ',"{}_sn":',
+    ',"p2p_peer":',
+    ',"{}_msg_size_bytes":',
+    ',"{}_exec_time_us":',
+    ',"{}_timing_source":"',
+    ',"{}_algobw_gbs":',
+    ',"{}_busbw_gbs":',
+    ',"event_trace_sn":{{"{}_start_sn":',
+    ',"{}_stop_sn":',
+    '}},"event_trace_ts":{{"{}_start_ts":',
+    ',"{}_stop_ts":',
+    ',"kernel_events":[',
+    '{{"channel_id":',
+    ',"kernel_start_sn":',
+    ',"kernel_stop_sn":',
+    ',"kernel_record_sn":',
+    ',"kernel_start_ts":',
+    ',"kernel_stop_ts":',
+    ',"kernel_record_ts":',
+)
+_SN, _PEER, _SIZE, _TIME, _SOURCE, _ALGOBW, _BUSBW, _START_SN, _STOP_SN, _START_TS, _STOP_TS, _KERNELS, _CHANNEL = range(13)
+_KERNEL_SN, _KERNEL_TS = 13, 16
+
+
+def _joined(texts: list[str]) -> tuple[Bytes, Int64s]:
+    """Texts in one array, and where each begins (with the end of the last)."""
+    starts = np.cumsum([0, *(len(text) for text in texts)]).astype(np.int64)
+    return np.frombuffer("".join(texts).encode(), np.uint8).copy(), starts
+
+
+_LITERALS, _LITERAL_STARTS = _joined([text.format(kind) for text in _TEXTS for kind in ("coll", "p2p")])
+_NAMES, _NAME_STARTS = _joined([name + '"' for name in FUNCTIONS + UNKNOWN_FUNCTIONS])
+_KNOWN_FUNCTIONS = len(FUNCTIONS)
+_SOURCES, _SOURCE_STARTS = _joined([name + '"' for name in TIMING_SOURCES])
+_STAMP = np.frombuffer(STAMP_KEY, np.uint8).copy()
+
+_NEWLINE, _QUOTE, _ZERO, _NINE, _POINT, _COMMA, _BRACE, _BRACKET = 10, 34, 48, 57, 46, 44, 125, 93
+# Before the time stamp stand at least the fixed keys, at most a header with a very long name.
+_MIN_PREFIX, _MAX_PREFIX = 60, 2000
+# Communicator id, name and rank stand within these bytes of a line; the header table hashes no more.
+_HASHED_FROM, _HASHED_TO = 14, 110
+_FNV_OFFSET, _FNV_PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)
+_MAX_CHANNEL = 1_000_000
+# Room for the channels of one more record; a record with more is left to the careful path.
+_RESERVED_CHANNELS = 256
+_TIME_ZERO, _BANDWIDTH_UNDEFINED = int(RecordFlag.TIME_ZERO), int(RecordFlag.BANDWIDTH_UNDEFINED)
+_UNKNOWN_FUNCTION = int(RecordFlag.UNKNOWN_FUNCTION)
+_ALL_GATHER, _ALL_REDUCE, _REDUCE_SCATTER, _ALL_GATHER_V = 0, 1, 2, 8
+
+
+class Headers(NamedTuple):
+    """The headers known so far. A row of `layout`: start and length of prefix and rest in `texts`, 1 for P2P, n_ranks."""
+
+    texts: Bytes
+    layout: Int64s  # (headers, 6)
+    slots: NDArray[np.int32]  # hash table of header numbers, -1 for a free slot; its size is a power of two
+    following: NDArray[np.int32]  # the header that followed each one last: the best guess for the next line
+
+
+class Output(NamedTuple):
+    """What the scanner writes, one entry for each decoded record; NaN for a bandwidth that the formula gives exactly."""
+
+    header: NDArray[np.int32]
+    stamp_us: Int64s
+    function: NDArray[np.int8]
+    sn: NDArray[np.uint64]
+    peer: NDArray[np.int32]
+    size_bytes: NDArray[np.uint64]
+    time_us: NDArray[np.float64]  # NaN for a time of 0
+    source: NDArray[np.int8]
+    algobw_gbs: NDArray[np.float64]
+    busbw_gbs: NDArray[np.float64]
+    flags: NDArray[np.int32]
+    n_bytes: NDArray[np.int32]
+    last_sn: Int64s  # (headers, functions + 1): the latest sequence number, -1 before the first; P2P in column 0
+    traces: Int64s  # (records, 5): start and stop order, start and stop time, end in the channel arrays; end -1 without
+    channel: NDArray[np.int32]
+    events: Int64s  # (6, channels): start, stop and record, first as order, then as time
+    careful: Int64s  # (lines, 3): start, end and number (from 0) of lines left to the careful path
+
+
+class Limits(NamedTuple):
+    """The values beyond which a record needs judgement."""
+
+    max_time_us: np.uint64
+    max_size_bytes: np.uint64
+    min_stamp_us: np.uint64
+    max_stamp_us: np.uint64
+
+
+@njit(cache=True, nogil=True)
+def _matches(buffer: Bytes, position: int, end: int, texts: Bytes, start: int, length: int) -> bool:
+    """Whether `length` bytes of `texts` stand here. No early exit, so that it compiles to vector instructions."""
+    if position + length > end:
+        return False
+    # Slices and a typed accumulator: with plain indexing numba checks every index for being negative.
+    here, there = buffer[position : position + length], texts[start : start + length]
+    difference = np.uint8(0)
+    for offset in range(length):
+        difference = np.uint8(difference | np.uint8(here[offset] ^ there[offset]))
+    return difference == 0
+
+
+@njit(cache=True, nogil=True)
+def _skip(buffer: Bytes, position: int, end: int, text: int, kind: int) -> int:
+    """The position after a fixed text, or -1 when something else stands here (or `position` is -1 already)."""
+    if position < 0:
+        return -1
+    start = _LITERAL_STARTS[2 * text + kind]
+    length = _LITERAL_STARTS[2 * text + kind + 1] - start
+    return position + length if _matches(buffer, position, end, _LITERALS, start, length) else -1
+
+
+@njit(cache=True, nogil=True)
+def _unsigned(buffer: Bytes, position: int, end: int) -> tuple[int, np.uint64]:
+    """An integer of at most 19 digits as JSON writes it, and the position after it; -1 when there is none."""
+    value = np.uint64(0)
+    start = position
+    if position < 0:
+        return -1, value
+    while position < end:
+        digit = buffer[position] - np.uint8(_ZERO)
+        if digit > 9:
+            break
+        value = value * np.uint64(10) + np.uint64(digit)
+        position += 1
+    digits = position - start
+    if digits == 0 or digits > 19 or (digits > 1 and buffer[start] == _ZERO):
+        return -1, value
+    return position, value
+
+
+@njit(cache=True, nogil=True)
+def _micro(buffer: Bytes, position: int, end: int) -> tuple[int, np.int64]:
+    """A number with exactly six decimals, in millionths, and the position after it; -1 when there is none."""
+    position, whole = _unsigned(buffer, position, end)
+    if position < 0 or position + 7 > end or buffer[position] != _POINT or whole > np.uint64(1_000_000_000):
+        return -1, np.int64(0)
+    value = np.int64(whole)
+    for offset in range(1, 7):
+        digit = buffer[position + offset] - np.uint8(_ZERO)
+        if digit > 9:
+            return -1, np.int64(0)
+        value = value * 10 + np.int64(digit)
+    return position + 7, value
+
+
+@njit(cache=True, nogil=True)
+def _one_of(buffer: Bytes, position: int, end: int, texts: Bytes, starts: Int64s) -> tuple[int, int]:
+    """Which of `texts` stands here, and the position after it; -1 when none does."""
+    if position >= 0:
+        for code in range(starts.size - 1):
+            length = starts[code + 1] - starts[code]
+            if _matches(buffer, position, end, texts, starts[code], length):
+                return position + length, code
+    return -1, -1
+
+
+@njit(cache=True, nogil=True)
+def hash_prefix(buffer: Bytes, start: int, length: int) -> np.uint64:
+    """FNV-1a hash of the bytes in which headers differ."""
+    digest = _FNV_OFFSET
+    for position in range(start + min(_HASHED_FROM, length), start + min(_HASHED_TO, length)):
+        digest = (digest ^ np.uint64(buffer[position])) * _FNV_PRIME
+    return digest
+
+
+@njit(cache=True, nogil=True)
+def prefix_length(buffer: Bytes, line: int, end: int) -> int:
+    """Bytes of the line up to and including the key of the time stamp; -1 when the line does not have one."""
+    for position in range(line + _MIN_PREFIX, min(end - _STAMP.size, line + _MAX_PREFIX)):
+        byte = buffer[position]
+        if byte == _NEWLINE:
+            return -1
+        if byte == _QUOTE and buffer[position + 1] == _STAMP[1]:
+            if _matches(buffer, position, end, _STAMP, 0, _STAMP.size):
+                return position + _STAMP.size - line
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _stamp_and_rest(buffer: Bytes, position: int, end: int, headers: Headers, number: int) -> tuple[int, np.uint64]:
+    """Read the time stamp at `position`; the position after the header's rest, or -1 when another rest follows."""
+    position, stamp = _unsigned(buffer, position, end)
+    rest, length = headers.layout[number, 2], headers.layout[number, 3]
+    if position < 0 or not _matches(buffer, position, end, headers.texts, rest, length):
+        return -1, stamp
+    return position + length, stamp
+
+
+@njit(cache=True, nogil=True)
+def _header(buffer: Bytes, line: int, end: int, headers: Headers, guess: int) -> tuple[int, int, np.uint64]:
+    """Number of the line's header, position after it, time stamp. Number -1: not known; -2: no header of ours."""
+    if guess >= 0:
+        start, length = headers.layout[guess, 0], headers.layout[guess, 1]
+        if _matches(buffer, line, end, headers.texts, start, length):
+            position, stamp = _stamp_and_rest(buffer, line + length, end, headers, guess)
+            if position >= 0:
+                return guess, position, stamp
+    length = prefix_length(buffer, line, end)
+    if length < 0:
+        return -2, -1, np.uint64(0)
+    mask = headers.slots.size - 1
+    slot = np.int64(hash_prefix(buffer, line, length) & np.uint64(mask))
+    while headers.slots[slot] >= 0:
+        number = headers.slots[slot]
+        if headers.layout[number, 1] == length:
+            if _matches(buffer, line, end, headers.texts, headers.layout[number, 0], length):
+                position, stamp = _stamp_and_rest(buffer, line + length, end, headers, number)
+                if position >= 0:
+                    return number, position, stamp
+        slot = (slot + 1) & mask
+    return -1, -1, np.uint64(0)
+
+
+@njit(cache=True, nogil=True)
+def _expected(function: int, size: np.uint64, n_ranks: int, time: np.uint64) -> tuple[np.int64, np.int64]:
+    """Both bandwidths in millionths of GB/s by the plugin's formula: the same operations as the SQL macros."""
+    traffic = np.float64(size)
+    shared = function == _ALL_GATHER or function == _REDUCE_SCATTER or function == _ALL_GATHER_V
+    if shared:
+        traffic = traffic * n_ranks
+    algobw = traffic / np.float64(time) / 1000.0
+    busbw = algobw
+    if function == _ALL_REDUCE:
+        busbw = algobw * 2.0 * (n_ranks - 1) / n_ranks
+    elif shared:
+        busbw = algobw * (n_ranks - 1) / n_ranks
+    return np.int64(np.floor(algobw * 1e6 + 0.5)), np.int64(np.floor(busbw * 1e6 + 0.5))
+
+
+@njit(cache=True, nogil=True)
+def _kernel_events(
+    buffer: Bytes, position: int, end: int, keys: int, out: Output, row: int, at: int
+) -> tuple[int, int]:
+    """Read the kernel events of one trace into three rows of `events` from column `at`; position after, and how many."""
+    position = _skip(buffer, position, end, _KERNELS, 0)
+    count = 0
+    while position >= 0 and position < end and at + count < out.channel.size:
+        position, channel = _unsigned(buffer, _skip(buffer, position, end, _CHANNEL, 0), end)
+        if position < 0 or channel > np.uint64(_MAX_CHANNEL):
+            break
+        if row == 0:
+            out.channel[at + count] = np.int32(channel)
+            if count and out.channel[at + count] <= out.channel[at + count - 1]:
+                break
+        elif out.channel[at + count] != np.int32(channel):
+            break
+        for event in range(3):
+            position, value = _unsigned(buffer, _skip(buffer, position, end, keys + event, 0), end)
+            out.events[row + event, at + count] = np.int64(value)
+        if position < 0 or position + 1 >= end or buffer[position] != _BRACE:
+            break
+        count += 1
+        if buffer[position + 1] == _BRACKET:
+            return position + 2, count
+        if buffer[position + 1] != _COMMA:
+            break
+        position += 2
+    return -1, 0
+
+
+@njit(cache=True, nogil=True)
+def _trace(buffer: Bytes, position: int, end: int, kind: int, out: Output, record: int, at: int) -> tuple[int, int]:
+    """Read both traces of a verbose record; position after them (-1: left to the careful path), end of its channels."""
+    row = out.traces[record]
+    position, start_sn = _unsigned(buffer, _skip(buffer, position, end, _START_SN, kind), end)
+    position, stop_sn = _unsigned(buffer, _skip(buffer, position, end, _STOP_SN, kind), end)
+    position, orders = _kernel_events(buffer, position, end, _KERNEL_SN, out, 0, at)
+    position, start_ts = _unsigned(buffer, _skip(buffer, position, end, _START_TS, kind), end)
+    position, stop_ts = _unsigned(buffer, _skip(buffer, position, end, _STOP_TS, kind), end)
+    position, times = _kernel_events(buffer, position, end, _KERNEL_TS, out, 3, at)
+    if position < 0 or position >= end or orders != times or buffer[position] != _BRACE:
+        return -1, at
+    row[0], row[1] = np.int64(start_sn), np.int64(stop_sn)
+    row[2], row[3] = np.int64(start_ts), np.int64(stop_ts)
+    kept = at
+    for channel in range(at, at + orders):
+        used = False
+        for event in range(6):
+            used |= out.events[event, channel] > 0
+        if used:
+            out.channel[kept] = out.channel[channel]
+            for event in range(6):
+                out.events[event, kept] = out.events[event, channel]
+            kept += 1
+    row[4] = kept
+    return position + 1, kept
+
+
+@njit(cache=True, nogil=True)
+def _body(
+    buffer: Bytes, position: int, end: int, headers: Headers, number: int, out: Output, record: int, limits: Limits
+) -> int:
+    """Decode the body after a header; position after the last value, or -1 for the careful path."""
+    kind, n_ranks = headers.layout[number, 4], headers.layout[number, 5]
+    position, function = _one_of(buffer, position, end, _NAMES, _NAME_STARTS)
+    position, sn = _unsigned(buffer, _skip(buffer, position, end, _SN, kind), end)
+    peer = np.uint64(0)
+    if kind == 1:
+        position, peer = _unsigned(buffer, _skip(buffer, position, end, _PEER, kind), end)
+    position, size = _unsigned(buffer, _skip(buffer, position, end, _SIZE, kind), end)
+    position, time = _unsigned(buffer, _skip(buffer, position, end, _TIME, kind), end)
+    position, source = _one_of(buffer, _skip(buffer, position, end, _SOURCE, kind), end, _SOURCES, _SOURCE_STARTS)
+    position, algobw = _micro(buffer, _skip(buffer, position, end, _ALGOBW, kind), end)
+    position, busbw = _micro(buffer, _skip(buffer, position, end, _BUSBW, kind), end)
+    if position < 0 or time > limits.max_time_us or size > limits.max_size_bytes:
+        return -1
+    if sn >= np.uint64(2**63) or peer >= np.uint64(2**31):
+        return -1
+    flags = 0
+    if function >= _KNOWN_FUNCTIONS:
+        flags = _UNKNOWN_FUNCTION | _BANDWIDTH_UNDEFINED
+    if time == 0:
+        flags |= _TIME_ZERO | _BANDWIDTH_UNDEFINED
+    if flags:
+        if algobw != 0 or busbw != 0:
+            return -1
+        as_expected = True
+    else:
+        expected_algobw, expected_busbw = _expected(function, size, n_ranks, time)
+        as_expected = algobw == expected_algobw and busbw == expected_busbw
+    out.function[record], out.source[record] = function, source
+    out.sn[record], out.peer[record] = sn, np.int32(peer)
+    out.size_bytes[record], out.time_us[record] = size, np.float64(time) if time else np.nan
+    out.flags[record] = flags
+    out.algobw_gbs[record] = np.nan if as_expected else algobw / 1e6
+    out.busbw_gbs[record] = np.nan if as_expected else busbw / 1e6
+    return position
+
+
+@njit(cache=True, nogil=True)
+def scan(
+    buffer: Bytes, start: int, end: int, headers: Headers, guess: int, out: Output, limits: Limits, progress: Int64s
+) -> int:
+    """Decode whole lines of `buffer[start:end]` until done, a new header, or full output; returns which of these.
+
+    `progress` is the scanner's state: records, channels and careful lines in the output, 1 if a sequence number did not
+    rise, position in the buffer, last header, lines scanned.
+    """
+    records, channels, careful = progress[0], progress[1], progress[2]
+    line, status = start, DONE
+    while line < end:
+        room = records < out.header.size and careful < out.careful.shape[0]
+        if not room or (channels and channels + _RESERVED_CHANNELS > out.channel.size):
+            status = FULL
+            break
+        number, position, stamp = _header(buffer, line, end, headers, guess)
+        if number == -1:
+            status = NEW_HEADER
+            break
+        kept = channels
+        if number >= 0:
+            position = _body(buffer, position, end, headers, number, out, records, limits)
+            out.traces[records, 4] = -1
+            if position >= 0 and position < end and buffer[position] == _COMMA:
+                position, kept = _trace(buffer, position, end, headers.layout[number, 4], out, records, channels)
+        ended = position >= 0 and position + 2 < end and buffer[position] == _BRACE
+        ended = ended and buffer[position + 1] == _BRACE and buffer[position + 2] == _NEWLINE
+        if ended and limits.min_stamp_us <= stamp and stamp < limits.max_stamp_us:
+            after = position + 3
+            out.header[records], out.stamp_us[records], out.n_bytes[records] = number, np.int64(stamp), after - line
+            counter = 0 if headers.layout[number, 4] == 1 else out.function[records] + 1
+            if np.int64(out.sn[records]) <= out.last_sn[number, counter]:
+                progress[3] = 1
+            out.last_sn[number, counter] = np.int64(out.sn[records])
+            if guess >= 0:
+                headers.following[progress[5]] = number
+            progress[5] = number
+            guess = headers.following[number]
+            records, channels, line = records + 1, kept, after
+        else:
+            after = line
+            while after < end and buffer[after] != _NEWLINE:
+                after += 1
+            after = min(after + 1, end)
+            out.careful[careful, 0], out.careful[careful, 1], out.careful[careful, 2] = line, after, progress[6]
+            careful, line = careful + 1, after
+        progress[6] += 1
+    progress[0], progress[1], progress[2], progress[4] = records, channels, careful, line
+    return status
+
+
+def new_output(records: int, channels: int, careful: int) -> Output:
+    """Output arrays for so many records, channels of verbose records and careful lines."""
+
+    def empty(kind: Any, *shape: int) -> Any:
+        return np.empty(shape, kind)
+
+    return Output(
+        header=empty(np.int32, records),
+        stamp_us=empty(np.int64, records),
+        function=empty(np.int8, records),
+        sn=empty(np.uint64, records),
+        peer=empty(np.int32, records),
+        size_bytes=empty(np.uint64, records),
+        time_us=empty(np.float64, records),
+        source=empty(np.int8, records),
+        algobw_gbs=empty(np.float64, records),
+        busbw_gbs=empty(np.float64, records),
+        flags=empty(np.int32, records),
+        n_bytes=empty(np.int32, records),
+        last_sn=np.full((0, len(FUNCTIONS) + len(UNKNOWN_FUNCTIONS) + 1), -1, np.int64),
+        traces=empty(np.int64, records, 5),
+        channel=empty(np.int32, channels),
+        events=empty(np.int64, 6, channels),
+        careful=empty(np.int64, careful, 3),
+    )
+
+
+def new_headers(headers: int, text_bytes: int) -> Headers:
+    """An empty header table with room for `headers` (a power of two) and their text."""
+    return Headers(
+        texts=np.zeros(text_bytes, np.uint8),
+        layout=np.zeros((headers, 6), np.int64),
+        slots=np.full(4 * headers, -1, np.int32),
+        following=np.zeros(headers, np.int32),
+    )
+
+
+def with_room(headers: Headers, number: int, text_bytes: int) -> Headers:
+    """The table with room for one more header than `number` and for so much text; it doubles, so that growing is cheap."""
+    texts = headers.texts
+    if text_bytes > texts.size:
+        texts = np.concatenate([texts, np.zeros(max(texts.size, text_bytes), np.uint8)])
+    if number < headers.layout.shape[0]:
+        return headers._replace(texts=texts)
+    grown = new_headers(2 * headers.layout.shape[0], 0)._replace(texts=texts)
+    grown.layout[:number], grown.following[:number] = headers.layout, headers.following
+    for known in range(number):
+        insert(grown, known)
+    return grown
+
+
+def insert(headers: Headers, number: int) -> None:
+    """Enter header `number`, whose text and layout are set, into the hash table."""
+    mask = headers.slots.size - 1
+    start, length = int(headers.layout[number, 0]), int(headers.layout[number, 1])
+    slot = int(hash_prefix(headers.texts, start, length)) & mask
+    while headers.slots[slot] >= 0:
+        slot = (slot + 1) & mask
+    headers.slots[slot] = number
+
+
+def with_counters(out: Output, headers: Headers) -> Output:
+    """The output with a row of sequence numbers for every header that the table has room for."""
+    missing = headers.layout.shape[0] - out.last_sn.shape[0]
+    if missing <= 0:
+        return out
+    rows = np.full((missing, out.last_sn.shape[1]), -1, np.int64)
+    return out._replace(last_sn=np.concatenate([out.last_sn, rows]))

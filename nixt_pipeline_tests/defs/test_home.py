@@ -1,0 +1,41 @@
+from pathlib import Path
+
+import pytest
+
+from nixt_pipeline.defs.home import INSTANCE_CONFIG, prepare_home, ui_environment
+from nixt_pipeline.settings import Settings, load_settings
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_checkout_and_the_data_directory_have_the_same_instance() -> None:
+    assert (ROOT / "dagster.yaml").read_text(encoding="utf-8").endswith(INSTANCE_CONFIG)
+
+
+def test_the_home_lies_below_the_data_directory(settings: Settings) -> None:
+    home = prepare_home(settings)
+    assert home == settings.data_dir / "dagster"
+    assert (home / "dagster.yaml").read_text(encoding="utf-8") == INSTANCE_CONFIG
+
+
+def test_the_home_is_absolute_as_dagster_demands(tmp_path: Path) -> None:
+    assert prepare_home(load_settings(data_dir="data")) == tmp_path / "data" / "dagster"
+
+
+def test_an_edited_configuration_is_kept(settings: Settings) -> None:
+    config = prepare_home(settings) / "dagster.yaml"
+    config.write_text("storage: {}\n", encoding="utf-8")
+    prepare_home(settings)
+    assert config.read_text(encoding="utf-8") == "storage: {}\n"
+
+
+def test_a_home_that_is_set_already_wins(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", "/srv/dagster")
+    assert ui_environment(settings)["DAGSTER_HOME"] == "/srv/dagster"
+    assert not (settings.data_dir / "dagster").exists()
+
+
+def test_nothing_is_reported_to_anybody(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    assert ui_environment(settings)["DAGSTER_DISABLE_TELEMETRY"] == "yes"
+    assert "telemetry:\n  enabled: false" in INSTANCE_CONFIG
