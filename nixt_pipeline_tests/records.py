@@ -41,7 +41,9 @@ def collective(
     return compact({"header": header, "metadata": metadata(host, pid, at_us), "coll_perf": body})
 
 
-def send(*, sn: int = 1, peer: int = 1, size: int = 1_000_000, time_us: int = 50, host: str = "node-01", pid: int = 100) -> str:
+def send(
+    *, sn: int = 1, peer: int = 1, size: int = 1_000_000, time_us: int = 50, host: str = "node-01", pid: int = 100
+) -> str:
     """One P2P Send."""
     header = {"id": "0xdef", "comm_name": "PP Group 0", "rank": 0, "n_ranks": 2, "nnodes": 2}
     body = {

@@ -14,7 +14,9 @@ def test_a_notebook_opens_a_run_and_asks_it(tmp_path: Path, settings: Settings) 
     write_log(tmp_path / "job" / "node-01-pid1.log", *(collective(sn=n, time_us=100 + n) for n in range(3)))
     nixt.ingest_run(tmp_path / "job", settings)
     run = nixt.open_run("job", settings)
-    frame = run.sql("SELECT coll, avg(coll_exec_time_us) AS t FROM events WHERE coll = $coll GROUP BY coll", coll="AllReduce").df()
+    frame = run.sql(
+        "SELECT coll, avg(coll_exec_time_us) AS t FROM events WHERE coll = $coll GROUP BY coll", coll="AllReduce"
+    ).df()
     assert frame.to_dict("records") == [{"coll": "AllReduce", "t": 101.0}]
     assert run.table("communicators").num_rows == 1
     with pytest.raises(LookupError, match="it has: auxiliary, cells"):
@@ -35,5 +37,8 @@ def test_every_analysis_of_a_run_is_materialised_and_visible(settings: Settings)
     nixt.ingest_run(FIXTURES / "job_2.30.7_8ranks", settings)
     nixt.analyse_run("job_2.30.7_8ranks", settings)
     run = nixt.open_run("job_2.30.7_8ranks", settings)
-    assert run.sql("SELECT sum(records) FROM summary_histogram").fetchall() == run.sql("SELECT count(*) FROM events").fetchall()
+    assert (
+        run.sql("SELECT sum(records) FROM summary_histogram").fetchall()
+        == run.sql("SELECT count(*) FROM events").fetchall()
+    )
     assert run.table("hot_kernels").num_rows > 0

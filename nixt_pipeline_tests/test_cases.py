@@ -122,6 +122,8 @@ def test_unused_channels_of_verbose_records_are_left_out(tmp_path: Path) -> None
     name = "verbose_64ch_2.30.7.log"
     (tmp_path / "verbose" / name).write_bytes((CASES / "edge" / name).read_bytes())
     ingest(tmp_path / "verbose")
-    rows = ask("verbose", "SELECT DISTINCT len(channel_id), len(kernel_start_ts) FROM channels WHERE kind = 'collective'")
+    rows = ask(
+        "verbose", "SELECT DISTINCT len(channel_id), len(kernel_start_ts) FROM channels WHERE kind = 'collective'"
+    )
     assert all(channels == times <= 64 for channels, times in rows)
     assert ask("verbose", "SELECT count(*) FROM channels WHERE list_min(kernel_start_ts) <= 0") == [(0,)]

@@ -55,7 +55,9 @@ def test_sql_asks_the_store(dump: Path) -> None:
     nixt("ingest", str(dump))
     result = nixt("sql", "SELECT coll, count(*) AS n FROM events GROUP BY coll", "--format", "csv")
     assert result.stdout.splitlines() == ["coll,n", "AllReduce,3"]
-    assert json.loads(nixt("sql", "SELECT 1 AS x", "--run", "nccl-inspector-7", "--format", "json").stdout) == [{"x": 1}]
+    assert json.loads(nixt("sql", "SELECT 1 AS x", "--run", "nccl-inspector-7", "--format", "json").stdout) == [
+        {"x": 1}
+    ]
     assert "AllReduce" in nixt("sql", "SELECT coll FROM collectives LIMIT 1").stdout
 
 

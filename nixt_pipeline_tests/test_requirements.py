@@ -1,7 +1,10 @@
-"""The locked requirements are exact, complete for what the project asks, and name no registry."""
+"""The requirements name what is imported; the lock is exact, sufficient, and names no registry."""
 
+import ast
 import re
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -16,7 +19,31 @@ LINES = [
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def test_every_line_is_one_exact_version() -> None:
+def imported_modules() -> set[str]:
+    """Top-level modules of other people that the package imports anywhere."""
+    found = set()
+    for path in (ROOT / "nixt_pipeline").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+                found.add(node.module.split(".")[0])
+    return found - set(sys.stdlib_module_names) - {"nixt_pipeline"}
+
+
+def test_everything_imported_is_declared_as_a_dependency() -> None:
+    declared = {canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"]}
+    distributions = packages_distributions()
+    undeclared = {
+        module
+        for module in imported_modules()
+        if not {canonicalize_name(name) for name in distributions[module]} & declared
+    }
+    # pydantic comes with pydantic-settings, whose classes are pydantic's.
+    assert undeclared - {"pydantic"} == set()
+
+
+def test_every_line_of_the_lock_is_one_exact_version() -> None:
     odd = [line for line in LINES if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+]+( *;.*)?", line)]
     assert odd == []
 

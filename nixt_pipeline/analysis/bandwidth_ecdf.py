@@ -50,7 +50,10 @@ ranked AS (
 ),
 -- Position of each quantile among the samples, from 0: quantile_cont interpolates between the samples on either side.
 positions AS (
-    SELECT rank_by_bytes, measure, percent / 100.0::DOUBLE AS quantile, samples, percent * (samples - 1) / 100.0::DOUBLE AS position
+    SELECT
+        rank_by_bytes, measure, samples,
+        percent / 100.0::DOUBLE AS quantile,
+        percent * (samples - 1) / 100.0::DOUBLE AS position
     FROM (SELECT rank_by_bytes, measure, sum(n) AS samples FROM counts GROUP BY rank_by_bytes, measure)
     CROSS JOIN range(101) AS percents (percent)
 ),
@@ -87,9 +90,9 @@ ANALYSIS = Analysis(
     title="Bandwidth distributions",
     question="How much does bandwidth vary within one hot kernel, and how much of that is waiting?",
     reading=(
-        "A curve far to the left of the transfer curve of the same kernel is time spent waiting for late ranks, not a slow network. "
-        "The transfer curve has one sample per complete collective, the other one per rank and record; whole microseconds make "
-        "steps in short operations."
+        "A curve far to the left of the transfer curve of the same kernel is time spent waiting for late ranks, not "
+        "a slow network. The transfer curve has one sample per complete collective, the other one per rank and "
+        "record; whole microseconds make steps in short operations."
     ),
     columns=(
         RUN,
@@ -101,7 +104,7 @@ ANALYSIS = Analysis(
             STRING,
             Role.DERIVED,
             "",
-            "busbw_gbs (every record, waiting included) or transfer_busbw_gbs (last rank to arrive, complete collectives)",
+            "busbw_gbs (every record, waiting included) or transfer_busbw_gbs (last to arrive, complete collectives)",
         ),
         derived("quantile", "", "Share of the samples at or below the value, 0 to 1 in steps of 0.01"),
         derived("value", "GB/s", "Bus bandwidth at that quantile"),

@@ -1,8 +1,8 @@
 """Collective cells: one row per collective, across the ranks that took part.
 
-The records of one collective share (incarnation, communicator, function, sequence number), never a time: dump times are write
-times on unsynchronised clocks. CUDA graph replays do not advance the sequence number, so a rank can report one number several
-times; the k-th report of each rank, in the order of its dump times, is taken as the k-th occurrence.
+The records of one collective share (incarnation, communicator, function, sequence number), never a time: dump times are
+write times on unsynchronised clocks. CUDA graph replays do not advance the sequence number, so a rank can report one
+number several times; the k-th report of each rank, in the order of its dump times, is taken as the k-th occurrence.
 """
 
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nixt_pipeline.analysis.base import number_of_passes
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES, RecordFlag
 from nixt_pipeline.inspector.taxonomy import CELL_COLUMNS, schema
 from nixt_pipeline.settings import Settings
@@ -21,23 +22,50 @@ from nixt_pipeline.store.manifest import read_manifest
 # Changes whenever the cells would: the Dagster code_version of the asset.
 VERSION = "1"
 
-# The window and the two smallest times of each cell are held in memory that DuckDB cannot spill. Two million records need about
-# 400 MB of it, so a run is worked through in passes over the hash of the cell's key; each pass costs one scan of the events.
-RECORDS_PER_PASS = 2_000_000
 # Rows of a Parquet row group: small enough to be built in memory beside the query that feeds it.
 _BATCH_ROWS = 262_144
 
 SQL = """
-WITH numbered AS (
+WITH records AS MATERIALIZED (
+    -- The two shortest times of a cell are held in memory that cannot spill, hence passes over the hash of the cell's
+    -- key.
     SELECT
-        *,
-        row_number() OVER (
-            PARTITION BY incarnation, id, comm_name, n_ranks, nnodes, coll, coll_sn, rank
-            -- Stamps of one dump can be equal: the rest makes the order reproducible.
-            ORDER BY dump_timestamp_us, file_id, coll_exec_time_us, coll_msg_size_bytes
-        ) AS occurrence
+        run, incarnation, id, comm_name, n_ranks, nnodes, coll_type, coll, coll_sn, rank, hostname, pid,
+        coll_msg_size_bytes, coll_exec_time_us, coll_timing_source, dump_timestamp_us, flags, file_id
     FROM collectives
     WHERE hash(id, coll, coll_sn) % $passes::UBIGINT = $pass::UBIGINT
+),
+-- Usually there are none; sorting all records for them would cost most of the time.
+repeated AS (
+    SELECT incarnation, id, comm_name, n_ranks, nnodes, coll, coll_sn, rank
+    FROM records
+    GROUP BY ALL
+    HAVING count(*) > 1
+),
+numbered AS (
+    SELECT r.*, 1 AS occurrence
+    FROM records AS r
+    ANTI JOIN repeated AS t
+        ON t.incarnation = r.incarnation AND t.id IS NOT DISTINCT FROM r.id
+        AND t.comm_name IS NOT DISTINCT FROM r.comm_name
+        AND t.n_ranks IS NOT DISTINCT FROM r.n_ranks AND t.nnodes IS NOT DISTINCT FROM r.nnodes
+        AND t.coll IS NOT DISTINCT FROM r.coll AND t.coll_sn IS NOT DISTINCT FROM r.coll_sn
+        AND t.rank IS NOT DISTINCT FROM r.rank
+    UNION ALL
+    SELECT
+        r.*,
+        row_number() OVER (
+            PARTITION BY r.incarnation, r.id, r.comm_name, r.n_ranks, r.nnodes, r.coll, r.coll_sn, r.rank
+            -- Stamps of one dump can be equal: the rest makes the order reproducible.
+            ORDER BY r.dump_timestamp_us, r.file_id, r.coll_exec_time_us, r.coll_msg_size_bytes
+        )
+    FROM records AS r
+    SEMI JOIN repeated AS t
+        ON t.incarnation = r.incarnation AND t.id IS NOT DISTINCT FROM r.id
+        AND t.comm_name IS NOT DISTINCT FROM r.comm_name
+        AND t.n_ranks IS NOT DISTINCT FROM r.n_ranks AND t.nnodes IS NOT DISTINCT FROM r.nnodes
+        AND t.coll IS NOT DISTINCT FROM r.coll AND t.coll_sn IS NOT DISTINCT FROM r.coll_sn
+        AND t.rank IS NOT DISTINCT FROM r.rank
 ),
 grouped AS (
     SELECT
@@ -84,15 +112,9 @@ ORDER BY incarnation, id, comm_name, n_ranks, nnodes, coll, coll_sn, occurrence
 """
 
 
-def cell_batches(
-    con: duckdb.DuckDBPyConnection, records_per_pass: int = RECORDS_PER_PASS
-) -> Iterator[pa.RecordBatch]:
-    """The cells of a run as record batches of `CELL_COLUMNS`; `con` comes from `open_run`.
-
-    Batches are sorted within a pass; a run of up to `records_per_pass` collective records is one pass.
-    """
-    [(records,)] = con.execute("SELECT count(*) FROM collectives").fetchall()
-    passes = max(1, -(-records // records_per_pass))
+def cell_batches(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
+    """The cells of a run as record batches of `CELL_COLUMNS`, sorted within each pass; `con` comes from `open_run`."""
+    passes = number_of_passes(con)
     cell_schema = schema(CELL_COLUMNS)
     for number in range(passes):
         parameters = {
@@ -106,12 +128,18 @@ def cell_batches(
 
 
 def build_cells(run: str, settings: Settings) -> int:
-    """Write the cells of a stored run beside its events, atomically, and return their number. Raises `UnknownRunError`."""
+    """Write the cells of a stored run beside its events, atomically. Returns their number.
+
+    Raises `UnknownRunError`.
+    """
     cells = 0
     path = read_manifest(settings, run).directory(settings) / "cells.parquet"
     con = catalog.open_run(settings, run)
     try:
-        with replacing(path) as temporary, pq.ParquetWriter(temporary, schema(CELL_COLUMNS), compression="zstd") as writer:
+        with (
+            replacing(path) as temporary,
+            pq.ParquetWriter(temporary, schema(CELL_COLUMNS), compression="zstd") as writer,
+        ):
             for batch in cell_batches(con):
                 writer.write_batch(batch)
                 cells += batch.num_rows

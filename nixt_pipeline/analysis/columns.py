@@ -21,8 +21,12 @@ def derived(name: str, unit: str, meaning: str) -> Column:
 
 
 RECORDS = count("records", "records", "Stored records")
-PAYLOAD_BYTES = derived("payload_bytes", "bytes", "Sum of the message sizes of the observed records; never the bytes moved")
-WIRE_BYTES = derived("wire_bytes", "bytes", "Sum of the bytes a ring would send for the observed records; null without a formula")
+PAYLOAD_BYTES = derived(
+    "payload_bytes", "bytes", "Sum of the message sizes of the observed records; never the bytes moved"
+)
+WIRE_BYTES = derived(
+    "wire_bytes", "bytes", "Sum of the bytes a ring would send for the observed records; null without a formula"
+)
 
 EXEC_TIME_P50 = derived("exec_time_p50_us", "us", "Median execution time, waiting for peers included")
 BUSBW_P10 = derived("busbw_p10_gbs", "GB/s", "10th percentile of bus bandwidth, waiting included")
@@ -34,7 +38,7 @@ BUSBW_P90 = derived("busbw_p90_gbs", "GB/s", "90th percentile of bus bandwidth, 
 MIN_MESSAGE_BYTES = count(
     "min_message_bytes",
     "bytes",
-    "Smallest message the bandwidths are taken from: the large-message limit, or 0 when the run has no message that large",
+    "Smallest message the bandwidths are taken from: the large-message limit, or 0 when no message is that large",
 )
 TRANSFER_BUSBW_P50 = derived(
     "transfer_busbw_p50_gbs",

@@ -75,9 +75,9 @@ ANALYSIS = Analysis(
     title="Coverage",
     question="How much of what each communicator did was recorded?",
     reading=(
-        "The plugin drops records without a word; gaps in the sequence numbers show it, but not what lies before the first or "
-        "after the last record. Below half of the records, comparing ranks compares samples; small messages that the plugin's "
-        "size filter leaves out count as gaps, too."
+        "The plugin drops records without a word; gaps in the sequence numbers show it, but not what lies before the "
+        "first or after the last record. Below half of the records, comparing ranks compares samples; small messages "
+        "that the plugin's size filter leaves out count as gaps, too."
     ),
     columns=(
         RUN,

@@ -20,7 +20,8 @@ from nixt_pipeline.settings import Settings
 
 LABEL = Column("label", STRING, Role.DERIVED, "", "The kernel for people, unique within the run")
 
-# Every kernel with its rank and its label. Sizes that differ only beyond three digits would share a label, so those are written out.
+# Every kernel with its rank and its label. Sizes that differ only beyond three digits would share a label, so those
+# are written out.
 KERNELS = """
 kernel_records AS (
     SELECT
@@ -114,7 +115,8 @@ capture AS (
     SELECT m.coll, m.n_ranks, m.nnodes, m.coll_msg_size_bytes, sum(c.captured) / sum(c.expected) AS capture_rate
     FROM (SELECT DISTINCT * EXCLUDE (hostname) FROM members WHERE kind = 'collective') AS m
     JOIN capture_by_communicator AS c
-        ON c.incarnation = m.incarnation AND c.id IS NOT DISTINCT FROM m.id AND c.comm_name IS NOT DISTINCT FROM m.comm_name
+        ON c.incarnation = m.incarnation AND c.id IS NOT DISTINCT FROM m.id
+        AND c.comm_name IS NOT DISTINCT FROM m.comm_name
         AND c.n_ranks IS NOT DISTINCT FROM m.n_ranks AND c.nnodes IS NOT DISTINCT FROM m.nnodes
         AND c.coll IS NOT DISTINCT FROM m.coll
     GROUP BY m.coll, m.n_ranks, m.nnodes, m.coll_msg_size_bytes
@@ -138,8 +140,8 @@ SELECT
     CASE WHEN k.kind = 'collective' THEN coalesce(t.collectives, 0) END AS collectives,
     CASE WHEN k.kind = 'collective' THEN coalesce(t.complete_cells, 0) END AS complete_cells,
     s.communicators, s.hosts, k.payload_bytes, m.wire_bytes, m.rank_time_us, t.transfer_time_us, t.wait_us,
-    m.busbw_p10_gbs, m.busbw_p50_gbs, m.busbw_p90_gbs, m.busbw_max_gbs, m.busbw_cv, m.exec_time_p50_us, m.exec_time_p99_us,
-    t.transfer_busbw_p50_gbs, c.capture_rate,
+    m.busbw_p10_gbs, m.busbw_p50_gbs, m.busbw_p90_gbs, m.busbw_max_gbs, m.busbw_cv,
+    m.exec_time_p50_us, m.exec_time_p99_us, t.transfer_busbw_p50_gbs, c.capture_rate,
     k.payload_bytes / nullif(sum(k.payload_bytes) OVER (), 0) AS share_of_payload,
     sum(k.payload_bytes) OVER (ORDER BY k.rank_by_bytes) / nullif(sum(k.payload_bytes) OVER (), 0)
         AS cumulative_share_of_payload,
@@ -175,9 +177,9 @@ ANALYSIS = Analysis(
     title="Hot kernels",
     question="Which few operations carry most of the bytes, and which cost the GPUs most time?",
     reading=(
-        "Bytes are those of the observed records, to be read beside the capture rate: what was dropped is not here, and sampling "
-        "favours slow and sparse operations. Rank time counts waiting once per waiting rank, so a high rank time with a low "
-        "transfer time is lateness, not a slow network."
+        "Bytes are those of the observed records, to be read beside the capture rate: what was dropped is not here, "
+        "and sampling favours slow and sparse operations. Rank time counts waiting once per waiting rank, so a high "
+        "rank time with a low transfer time is lateness, not a slow network."
     ),
     columns=(
         RUN,
@@ -186,26 +188,34 @@ ANALYSIS = Analysis(
         *event("kind", "coll", "coll_type", "n_ranks", "nnodes", "coll_msg_size_bytes"),
         RECORDS,
         count("collectives", "collectives", "Distinct collectives across ranks; null for P2P"),
-        count("complete_cells", "collectives", "Of those, complete ones of functions in which all ranks end together; null for P2P"),
+        count(
+            "complete_cells",
+            "collectives",
+            "Of those, complete ones of functions in which all ranks end together; null for P2P",
+        ),
         count("communicators", "", "Distinct communicators"),
         count("hosts", "hosts", "Distinct hosts"),
         PAYLOAD_BYTES,
         WIRE_BYTES,
         derived("rank_time_us", "us", "Sum of the execution times of all ranks, waiting included"),
         derived("transfer_time_us", "us", "Sum of the shortest times over the complete cells; null without any"),
-        derived("wait_us", "us", "Rank time spent waiting for the last rank, over the complete cells; null without any"),
+        derived(
+            "wait_us", "us", "Rank time spent waiting for the last rank, over the complete cells; null without any"
+        ),
         BUSBW_P10,
         BUSBW_P50,
         BUSBW_P90,
         derived("busbw_max_gbs", "GB/s", "Highest bus bandwidth: usually the last rank to arrive"),
-        derived("busbw_cv", "", "Coefficient of variation of bus bandwidth over all records (population deviation / mean)"),
+        derived(
+            "busbw_cv", "", "Coefficient of variation of bus bandwidth over all records (population deviation / mean)"
+        ),
         EXEC_TIME_P50,
         derived("exec_time_p99_us", "us", "99th percentile of execution time, waiting included"),
         TRANSFER_BUSBW_P50,
         derived(
             "capture_rate",
             "",
-            "Share of the expected records that were seen, over this kernel's communicators and function (all sizes); null for P2P",
+            "Recorded share of the expected records of its communicators and function, all sizes; null for P2P",
         ),
         derived("share_of_payload", "", "Share of the run's observed message bytes, 0 to 1"),
         derived("cumulative_share_of_payload", "", "The same for this kernel and all before it"),

@@ -43,7 +43,8 @@ _COUNTS_BY_ATTRIBUTE = """
 
 _COMMUNICATOR_JOIN = """
     LEFT JOIN communicators AS c
-        ON c.incarnation = e.incarnation AND c.id IS NOT DISTINCT FROM e.id AND c.comm_name IS NOT DISTINCT FROM e.comm_name
+        ON c.incarnation = e.incarnation AND c.id IS NOT DISTINCT FROM e.id
+        AND c.comm_name IS NOT DISTINCT FROM e.comm_name
         AND c.n_ranks IS NOT DISTINCT FROM e.n_ranks AND c.nnodes IS NOT DISTINCT FROM e.nnodes
 """
 
@@ -107,10 +108,11 @@ ANALYSIS = Analysis(
     name="other_correlation",
     version="1",
     title="Other attributes",
-    question="Does bandwidth go with something else, such as a software version, the timing source or the role of a communicator?",
+    question="Does bandwidth go with something else, such as a version, the timing source or the communicator's role?",
     reading=(
-        "A difference between values is a correlation: values often come with other hosts, message sizes or times. All message "
-        "sizes are pooled here and waiting is included, so confirm a difference within one hot kernel before believing it."
+        "A difference between values is a correlation: values often come with other hosts, message sizes or times. "
+        "All message sizes are pooled here and waiting is included, so confirm a difference within one hot kernel "
+        "before believing it."
     ),
     columns=(
         RUN,

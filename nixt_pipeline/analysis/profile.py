@@ -1,7 +1,7 @@
 """The profile of a run: one row of aggregates that data-quality checks are made of.
 
-Expectations are validated against this one row, never against raw events. Each column's meaning below says what it counts; a
-column named `null_*`, `*_out_of_range` or the like counts the records that break the rule, so that 0 is good.
+Expectations are validated against this one row, never against raw events. Each column's meaning below says what it
+counts; a column named `null_*`, `*_out_of_range` or the like counts the records that break the rule, so that 0 is good.
 """
 
 import duckdb
@@ -34,44 +34,86 @@ PROFILE_COLUMNS: tuple[Column, ...] = (
     count("nnodes_out_of_range", "records", "Records whose nnodes is not within 1 and n_ranks"),
     count("peer_out_of_range", "records", "P2P records whose peer is not within 0 and n_ranks - 1"),
     count("implausible_timestamps", "records", "Records whose write time is no Unix time in microseconds"),
-    count("unknown_functions", "records", "Records of a function that NCCL does not have, or that the plugin calls Invalid"),
+    count(
+        "unknown_functions",
+        "records",
+        "Records of a function that NCCL does not have, or that the plugin calls Invalid",
+    ),
     count("unusable_times", "records", "Records without a usable execution time, for any reason"),
     count("times_zero", "records", "Of those, execution time 0: below the resolution, or not measured"),
     count("times_wrapped", "records", "Of those, a CPU-timed difference below zero, written as almost 2^64"),
     count("times_negative", "records", "Of those, a negative number"),
-    count("sizes_repaired", "records", "Records whose message size was repaired (2^64 - count: a data type unknown to the plugin)"),
+    count(
+        "sizes_repaired",
+        "records",
+        "Records whose message size was repaired (2^64 - count: a data type unknown to the plugin)",
+    ),
     count("values_out_of_range", "records", "Records with a value that its column cannot hold"),
-    count("bandwidth_not_finite", "records", "Records whose written bandwidth is inf, nan, null, negative or no number"),
+    count(
+        "bandwidth_not_finite", "records", "Records whose written bandwidth is inf, nan, null, negative or no number"
+    ),
     count("bandwidth_impossible", "records", "Records whose bus bandwidth exceeds max_plausible_busbw_gbs"),
     count("bandwidth_compared", "records", "Records with a written and a recomputed bus bandwidth"),
-    count("bandwidth_mismatches", "records", "Of those, records in which they differ by more than bandwidth_mismatch_gbs"),
+    count(
+        "bandwidth_mismatches", "records", "Of those, records in which they differ by more than bandwidth_mismatch_gbs"
+    ),
     count("gpu_timed", "records", "Records timed by the GPU (kernel_gpu)"),
-    count("cpu_timed", "records", "Records timed by the CPU (kernel_cpu or collective_cpu): launch delays are included"),
+    count(
+        "cpu_timed", "records", "Records timed by the CPU (kernel_cpu or collective_cpu): launch delays are included"
+    ),
     count("other_timed", "records", "Records with another timing source, or none"),
-    count("exact_duplicates", "records", "Stored records equal to another one in every field of the log line (64-bit hash)"),
-    count("repeated_sequence_numbers", "records", "Collective records of a rank beyond the first with the same sequence number"),
+    count(
+        "exact_duplicates",
+        "records",
+        "Stored records equal to another one in every field of the log line (64-bit hash)",
+    ),
+    count(
+        "repeated_sequence_numbers",
+        "records",
+        "Collective records of a rank beyond the first with the same sequence number",
+    ),
     count("size_mismatch_cells", "collectives", "Cells whose ranks reported different message sizes"),
     count("incarnations", "", "Launches found in the directory"),
     count("communicators", "", "Communicators with records"),
     count("communicators_incomplete", "", "Of those, communicators with fewer ranks than n_ranks"),
     count("missing_ranks", "ranks", "Ranks without any record, over all communicators"),
     count("processes_seen", "processes", "Processes (hostname, pid) with records, summed over incarnations"),
-    count("processes_expected", "processes", "Ranks of the largest communicator, summed over incarnations: at least so many ran"),
+    count(
+        "processes_expected",
+        "processes",
+        "Ranks of the largest communicator, summed over incarnations: at least so many ran",
+    ),
     count("hosts_seen", "hosts", "Distinct hosts"),
     count("cells", "collectives", "Cells: distinct collectives"),
     count("complete_cells", "collectives", "Of those, cells in which every rank has a usable time"),
-    derived("capture_rate", "", "Expected pairs of rank and sequence number that were recorded, over all communicators; null without any"),
+    derived(
+        "capture_rate",
+        "",
+        "Expected pairs of rank and sequence number that were recorded, over all communicators; null without any",
+    ),
     derived("capture_rate_min", "", "The lowest such rate of a communicator and function"),
-    count("dropped_by_plugin", "records", "Operations that the plugin says it lost (dump_stats); null when it says nothing"),
+    count(
+        "dropped_by_plugin",
+        "records",
+        "Operations that the plugin says it lost (dump_stats); null when it says nothing",
+    ),
     derived(
         "clock_spread_us",
         "us",
-        "Median, over complete collectives across nodes, of last minus first write time: dump interval plus clock offset",
+        "Median, over complete collectives across nodes, of last minus first write time: dump delay and clock offset",
     ),
     count("format_versions", "", "Distinct inspector_output_format_version"),
-    Column("format_version_list", STRING, Role.IDENTIFIER, "", "Their names in order, separated by commas; null without any"),
+    Column(
+        "format_version_list",
+        STRING,
+        Role.IDENTIFIER,
+        "",
+        "Their names in order, separated by commas; null without any",
+    ),
     count("git_revs", "", "Distinct git_rev; more than one means that processes ran different plugins"),
-    count("key_sets", "", "Distinct pairs of kind and set of version and fields; more of them than kinds is schema drift"),
+    count(
+        "key_sets", "", "Distinct pairs of kind and set of version and fields; more of them than kinds is schema drift"
+    ),
     count("files", "files", "Files in the directory"),
     count("files_read", "files", "Of those, files read as Inspector logs"),
     count("files_unreadable", "files", "Of those, files that could not be read"),
@@ -114,18 +156,20 @@ WITH of_events AS (
         count(*) FILTER (WHERE flags & $bandwidth_invalid != 0) AS bandwidth_not_finite,
         count(*) FILTER (WHERE coll_busbw_gbs > $max_plausible_busbw_gbs) AS bandwidth_impossible,
         count(coll_busbw_gbs - busbw_recomputed_gbs) AS bandwidth_compared,
-        count(*) FILTER (WHERE abs(coll_busbw_gbs - busbw_recomputed_gbs) > $bandwidth_mismatch_gbs) AS bandwidth_mismatches,
+        count(*) FILTER (WHERE abs(coll_busbw_gbs - busbw_recomputed_gbs) > $bandwidth_mismatch_gbs)
+            AS bandwidth_mismatches,
         count(*) FILTER (WHERE coll_timing_source = 'kernel_gpu') AS gpu_timed,
         count(*) FILTER (WHERE coll_timing_source IN ('kernel_cpu', 'collective_cpu')) AS cpu_timed,
         rows - gpu_timed - cpu_timed AS other_timed,
         -- Everything that is written in the line; the file and the derived columns do not count.
         rows - count(DISTINCT hash(
-            kind, id, comm_name, rank, n_ranks, nnodes, hostname, pid, inspector_output_format_version, git_rev, rec_mechanism,
-            dump_timestamp_us, coll, coll_algo, coll_proto, coll_sn, p2p_peer, coll_msg_size_bytes, coll_exec_time_us,
-            coll_timing_source, coll_algobw_gbs, coll_busbw_gbs, flags, extra
+            kind, id, comm_name, rank, n_ranks, nnodes, hostname, pid, inspector_output_format_version, git_rev,
+            rec_mechanism, dump_timestamp_us, coll, coll_algo, coll_proto, coll_sn, p2p_peer, coll_msg_size_bytes,
+            coll_exec_time_us, coll_timing_source, coll_algobw_gbs, coll_busbw_gbs, flags, extra
         )) AS exact_duplicates,
         count(DISTINCT inspector_output_format_version) AS format_versions,
-        string_agg(DISTINCT inspector_output_format_version, ',' ORDER BY inspector_output_format_version) AS format_version_list,
+        string_agg(DISTINCT inspector_output_format_version, ',' ORDER BY inspector_output_format_version)
+            AS format_version_list,
         count(DISTINCT git_rev) AS git_revs
     FROM events
 ),
@@ -133,7 +177,8 @@ of_keys AS (
     SELECT count(*) AS key_sets
     FROM (
         SELECT DISTINCT
-            kind, inspector_output_format_version, coll_timing_source IS NULL, coll_algo IS NULL, coll_proto IS NULL, json_keys(extra)
+            kind, inspector_output_format_version, coll_timing_source IS NULL, coll_algo IS NULL, coll_proto IS NULL,
+            json_keys(extra)
         FROM events
     )
 ),
@@ -145,7 +190,8 @@ by_communicator AS (
     GROUP BY incarnation, id, comm_name, n_ranks, nnodes, coll
 ),
 of_capture AS (
-    SELECT sum(captured) / sum(expected) AS capture_rate, min(captured / expected) AS capture_rate_min FROM by_communicator
+    SELECT sum(captured) / sum(expected) AS capture_rate, min(captured / expected) AS capture_rate_min
+    FROM by_communicator
 ),
 of_cells AS (
     SELECT
@@ -164,7 +210,8 @@ of_communicators AS (
     FROM communicators
 ),
 of_processes AS (
-    SELECT count(DISTINCT incarnation) AS incarnations, count(*) AS processes_seen, count(DISTINCT hostname) AS hosts_seen
+    SELECT
+        count(DISTINCT incarnation) AS incarnations, count(*) AS processes_seen, count(DISTINCT hostname) AS hosts_seen
     FROM processes
 ),
 largest AS (
@@ -203,9 +250,12 @@ FROM of_events, of_keys, of_capture, of_cells, of_communicators, of_processes, l
 
 
 def run_profile(con: duckdb.DuckDBPyConnection, settings: Settings) -> pa.Table:
-    """The profile of one run: exactly one row of `PROFILE_COLUMNS`, also for a run without records; `con` comes from `open_run`."""
+    """The profile of one run; `con` comes from `open_run`.
+
+    Returns exactly one row of `PROFILE_COLUMNS`, also for a run without records.
+    """
     flags = {
-        flag.name.lower(): int(flag)
+        str(flag.name).lower(): int(flag)
         for flag in (
             RecordFlag.TIMESTAMP_IMPLAUSIBLE,
             RecordFlag.UNKNOWN_FUNCTION,

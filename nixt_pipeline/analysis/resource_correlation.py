@@ -37,15 +37,19 @@ ANALYSIS = Analysis(
     title="Communicator shapes",
     question="Which communicator shapes carry which operations and message sizes?",
     reading=(
-        "Each row is one exact message size on one communicator shape; few filled rows mean few hot kernels. The class tells where "
-        "the ranks sit, not which wire carried the bytes, and since version 2.30 the plugin leaves out messages below 8192 bytes "
-        "by default: an absent size was perhaps only not recorded."
+        "Each row is one exact message size on one communicator shape; few filled rows mean few hot kernels. The "
+        "class tells where the ranks sit, not which wire carried the bytes, and since version 2.30 the plugin leaves "
+        "out messages below 8192 bytes by default: an absent size was perhaps only not recorded."
     ),
     columns=(
         RUN,
         *event("n_ranks", "nnodes", "coll_type", "kind", "coll", "coll_msg_size_bytes"),
         RECORDS,
-        count("collectives", "collectives", "Distinct collectives across ranks, at the largest size ranks gave; null for P2P"),
+        count(
+            "collectives",
+            "collectives",
+            "Distinct collectives across ranks, at the largest size ranks gave; null for P2P",
+        ),
         PAYLOAD_BYTES,
     ),
     sql=SQL,

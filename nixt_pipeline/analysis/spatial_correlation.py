@@ -20,47 +20,31 @@ SQL = """
 WITH cut AS (
     SELECT
         any_value(run) AS run,
-        CASE WHEN max(coll_msg_size_bytes) >= $large_message_bytes THEN $large_message_bytes ELSE 0 END AS min_message_bytes
+        CASE
+            WHEN max(coll_msg_size_bytes) >= $large_message_bytes THEN $large_message_bytes ELSE 0
+        END AS min_message_bytes
     FROM events
 ),
-process_counts AS (
+records AS (
     SELECT
         hostname, pid, coll, coll_type,
         -- Small messages have low bandwidths by nature: they are counted, but their bandwidths and times are left out.
         CASE WHEN coll_msg_size_bytes >= cut.min_message_bytes THEN coll_exec_time_us END AS exec_time_us,
-        CASE WHEN coll_msg_size_bytes >= cut.min_message_bytes THEN coll_busbw_gbs END AS busbw_gbs,
-        count(*) AS n
+        CASE WHEN coll_msg_size_bytes >= cut.min_message_bytes THEN coll_busbw_gbs END AS busbw_gbs
     FROM events CROSS JOIN cut
-    GROUP BY ALL
-),
-counts AS (
-    SELECT 'process' AS level, hostname, pid, coll, coll_type, exec_time_us, busbw_gbs, n FROM process_counts
-    UNION ALL
-    SELECT 'host', hostname, NULL, coll, coll_type, exec_time_us, busbw_gbs, sum(n) FROM process_counts GROUP BY ALL
-),
-ranked AS (
-    SELECT
-        *,
-        sum(n) OVER (by_time) AS time_upto,
-        sum(n) FILTER (WHERE exec_time_us IS NOT NULL) OVER (place) AS time_total,
-        sum(n) OVER (by_bandwidth) AS busbw_upto,
-        sum(n) FILTER (WHERE busbw_gbs IS NOT NULL) OVER (place) AS busbw_total
-    FROM counts
-    WINDOW
-        place AS (PARTITION BY level, hostname, pid, coll, coll_type),
-        by_time AS (PARTITION BY level, hostname, pid, coll, coll_type ORDER BY exec_time_us NULLS LAST),
-        by_bandwidth AS (PARTITION BY level, hostname, pid, coll, coll_type ORDER BY busbw_gbs NULLS LAST)
+    WHERE hash(hostname, coll, coll_type) % $passes::UBIGINT = $pass::UBIGINT
 ),
 measured AS (
     SELECT
-        level, hostname, pid, coll, coll_type,
-        sum(n) AS records,
-        quantile_of_counts(busbw_gbs, busbw_upto, busbw_total, 0.1) AS busbw_p10_gbs,
-        quantile_of_counts(busbw_gbs, busbw_upto, busbw_total, 0.5) AS busbw_p50_gbs,
-        quantile_of_counts(busbw_gbs, busbw_upto, busbw_total, 0.9) AS busbw_p90_gbs,
-        quantile_of_counts(exec_time_us, time_upto, time_total, 0.5) AS exec_time_p50_us
-    FROM ranked
-    GROUP BY level, hostname, pid, coll, coll_type
+        CASE grouping(pid) WHEN 0 THEN 'process' ELSE 'host' END AS level,
+        hostname, pid, coll, coll_type,
+        count(*) AS records,
+        quantile_cont(busbw_gbs, 0.1) AS busbw_p10_gbs,
+        quantile_cont(busbw_gbs, 0.5) AS busbw_p50_gbs,
+        quantile_cont(busbw_gbs, 0.9) AS busbw_p90_gbs,
+        quantile_cont(exec_time_us, 0.5) AS exec_time_p50_us
+    FROM records
+    GROUP BY GROUPING SETS ((hostname, pid, coll, coll_type), (hostname, coll, coll_type))
 ),
 complete_cells AS (
     SELECT
@@ -86,7 +70,8 @@ participation AS (
         sum(c.decided * p.ranks / c.n_ranks) AS expected_last_arrivals
     FROM complete_cells AS c
     JOIN places AS p
-        ON p.incarnation = c.incarnation AND p.id IS NOT DISTINCT FROM c.id AND p.comm_name IS NOT DISTINCT FROM c.comm_name
+        ON p.incarnation = c.incarnation AND p.id IS NOT DISTINCT FROM c.id
+        AND p.comm_name IS NOT DISTINCT FROM c.comm_name
         AND p.n_ranks = c.n_ranks AND p.nnodes IS NOT DISTINCT FROM c.nnodes
     GROUP BY ALL
 ),
@@ -134,9 +119,10 @@ ANALYSIS = Analysis(
     title="Hosts and processes",
     question="Which hosts and processes communicate differently from the rest, and who keeps the others waiting?",
     reading=(
-        "A low bandwidth does not make a host slow: an early rank waits inside the operation, so the LATE rank has the shortest "
-        "time and the highest bandwidth. Look for a place that was the last to arrive clearly more often than expected; equal "
-        "low bandwidths throughout a communicator point to the transfer, and to no single host."
+        "A low bandwidth does not make a host slow: an early rank waits inside the operation, so the LATE rank has "
+        "the shortest time and the highest bandwidth. Look for a place that was the last to arrive clearly more "
+        "often than expected; equal low bandwidths throughout a communicator point to the transfer, and to no single "
+        "host."
     ),
     columns=(
         RUN,
@@ -151,14 +137,21 @@ ANALYSIS = Analysis(
         BUSBW_P50,
         BUSBW_P90,
         EXEC_TIME_P50,
-        count("cells", "collectives", "Complete collectives it took part in, of functions in which all ranks end together"),
-        count("last_arrivals", "collectives", "Of those, collectives in which it alone had the shortest time: it came last"),
+        count(
+            "cells", "collectives", "Complete collectives it took part in, of functions in which all ranks end together"
+        ),
+        count(
+            "last_arrivals",
+            "collectives",
+            "Of those, collectives in which it alone had the shortest time: it came last",
+        ),
         derived(
             "expected_last_arrivals",
             "collectives",
-            "Last arrivals if every rank were last equally often: its share of the ranks, over the collectives with one last rank",
+            "Last arrivals if all ranks were last equally often: sum of 1/n_ranks per rank over decided cells",
         ),
     ),
     sql=SQL,
     parameters=_parameters,
+    sorted_by=("level", "coll", "coll_type", "hostname", "pid"),
 )

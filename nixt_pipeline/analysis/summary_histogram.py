@@ -70,9 +70,9 @@ ANALYSIS = Analysis(
     title="Operations",
     question="Which operations did this job record, how often, and how many bytes do they stand for?",
     reading=(
-        "Counts and bytes are what was observed: the plugin drops records without a word (see the capture rates under coverage), "
-        "so they are a lower bound, not the job's traffic. A collective appears once per rank that recorded it; `collectives` "
-        "counts it once."
+        "Counts and bytes are what was observed: the plugin drops records without a word (see the capture rates "
+        "under coverage), so they are a lower bound, not the job's traffic. A collective appears once per rank that "
+        "recorded it; `collectives` counts it once."
     ),
     columns=(
         RUN,

@@ -23,7 +23,9 @@ SQL = """
 WITH cut AS (
     SELECT
         any_value(run) AS run,
-        CASE WHEN max(coll_msg_size_bytes) >= $large_message_bytes THEN $large_message_bytes ELSE 0 END AS min_message_bytes
+        CASE
+            WHEN max(coll_msg_size_bytes) >= $large_message_bytes THEN $large_message_bytes ELSE 0
+        END AS min_message_bytes
     FROM events
 ),
 spans AS (
@@ -44,7 +46,8 @@ counts AS (
     FROM events AS e
     JOIN spans AS s ON s.incarnation = e.incarnation
     CROSS JOIN cut
-    WHERE e.dump_timestamp_us IS NOT NULL AND e.flags & $implausible = 0 AND e.coll_msg_size_bytes >= cut.min_message_bytes
+    WHERE e.dump_timestamp_us IS NOT NULL AND e.flags & $implausible = 0
+        AND e.coll_msg_size_bytes >= cut.min_message_bytes
     GROUP BY ALL
 ),
 ranked AS (
@@ -115,9 +118,10 @@ ANALYSIS = Analysis(
     title="Bandwidth over time",
     question="When did communication become slower or faster?",
     reading=(
-        "Times are write times on each host's clock, later than the operation by up to one dump interval. The quartiles include "
-        "waiting for late ranks; the transfer bandwidth, taken from the last rank to arrive, does not. If only the quartiles drop, "
-        "somebody came late; if the transfer bandwidth drops too, the transfer itself became slower."
+        "Times are write times on each host's clock, later than the operation by up to one dump interval. The "
+        "quartiles include waiting for late ranks; the transfer bandwidth, taken from the last rank to arrive, does "
+        "not. If only the quartiles drop, somebody came late; if the transfer bandwidth drops too, the transfer "
+        "itself became slower."
     ),
     columns=(
         RUN,
@@ -131,7 +135,11 @@ ANALYSIS = Analysis(
         BUSBW_P50,
         BUSBW_P75,
         EXEC_TIME_P50,
-        count("cells", "collectives", "Complete collectives written in the bin, of functions in which all ranks end together"),
+        count(
+            "cells",
+            "collectives",
+            "Complete collectives written in the bin, of functions in which all ranks end together",
+        ),
         TRANSFER_BUSBW_P50,
     ),
     sql=SQL,

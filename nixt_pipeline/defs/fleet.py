@@ -16,15 +16,18 @@ from nixt_pipeline.store import run_catalog as catalog_of_runs
 from nixt_pipeline.store.catalog import publish_catalog
 from nixt_pipeline.store.run_catalog import RUN_CATALOG_COLUMNS, run_catalog_path, update_run_catalog
 
-# Eager, with two of its brakes taken off: a run whose ingest failed (a partition that is missing for ever) must not
-# keep the overview from ever being made again, and an overview need not wait until no run is being ingested, which on
-# a busy cluster is never.
+# Whenever a dependency was updated for any run, unless this asset is being made just now. Dagster's own `eager()` would
+# - wait for ever for a run whose ingest failed, because one of the dependency's partitions is missing;
+# - wait until no run is being ingested, which on a busy cluster is never;
+# - forget an update that arrives while the run it requested before is going on: its reset wins over the news. Here a
+#   request clears only what was known when it was made.
+_NEWS = dg.AutomationCondition.any_deps_updated()
 WHEN_ANY_RUN_IS_READY = (
-    dg.AutomationCondition.eager()
-    .without(~dg.AutomationCondition.any_deps_missing())
-    .without(~dg.AutomationCondition.any_deps_in_progress())
-    .with_label("when the results of any run are new")
-)
+    _NEWS.since(dg.AutomationCondition.newly_requested() & ~_NEWS) & ~dg.AutomationCondition.in_progress()
+).with_label("when the results of any run are new")
+
+# The next run would bring it up to date anyway, but that can be hours away.
+TRY_AGAIN = dg.RetryPolicy(max_retries=2, delay=10)
 
 _PREVIEW = (
     "run", "name", "hosts", "processes", "records", "rejected_lines", "capture_rate", "complete_share", "incarnations",
@@ -43,6 +46,7 @@ def _all_runs(asset: str) -> dg.AssetDep:
     owners=list(OWNERS),
     deps=[_all_runs("summary_histogram"), _all_runs("coverage")],
     automation_condition=WHEN_ANY_RUN_IS_READY,
+    retry_policy=TRY_AGAIN,
     metadata={"dagster/column_schema": column_schema(RUN_CATALOG_COLUMNS)},
 )
 def run_catalog(nixt: NixtSettings) -> dg.MaterializeResult[None]:
@@ -73,6 +77,7 @@ def run_catalog(nixt: NixtSettings) -> dg.MaterializeResult[None]:
     owners=list(OWNERS),
     deps=[dg.AssetDep("run_catalog"), _all_runs("run_report")],
     automation_condition=WHEN_ANY_RUN_IS_READY,
+    retry_policy=TRY_AGAIN,
     metadata={"dagster/column_schema": column_schema(RUN_CATALOG_COLUMNS)},
 )
 def fleet_report(nixt: NixtSettings) -> dg.MaterializeResult[None]:

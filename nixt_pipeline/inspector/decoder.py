@@ -33,6 +33,7 @@ class Fragment(NamedTuple):
     end: int
     value: dict[str, Any] | None
     reason: str = ""
+    non_finite: tuple[str, ...] = ()  # how infinities and NaNs were spelled, in order; in `value` all are NaN
 
 
 def has_inspector_vocabulary(text: bytes) -> bool:
@@ -79,27 +80,31 @@ def _decode_carefully(data: bytes) -> Iterator[Fragment]:
         decoded = _decode_object(data, match.start())
         if decoded is None:
             continue
-        value, end = decoded
         yield from _rest(data, position, match.start(), whole=False)
-        yield Fragment(match.start(), end, value)
-        position = end
+        yield decoded
+        position = decoded.end
     yield from _rest(data, position, len(data), whole=position == 0)
 
 
-def _decode_object(data: bytes, start: int) -> tuple[dict[str, Any], int] | None:
-    """The object that begins at byte `start`, and the byte after it; None when there is no complete one."""
+def _decode_object(data: bytes, start: int) -> Fragment | None:
+    """The object that begins at byte `start`; None when there is no complete one."""
     text = data[start:].decode("utf-8", "surrogateescape")
+    spellings: list[tuple[int, str]] = []
+
+    def as_json_number(match: re.Match[str]) -> str:
+        """A token of the same length that Python's JSON accepts; strings stay as they are."""
+        token = match.group()
+        if token.startswith('"'):
+            return token
+        spellings.append((match.start(), token))
+        return "NaN".rjust(len(token))
+
     try:
-        value, end = _DECODER.raw_decode(_NON_FINITE.sub(_as_json_number, text))
+        value, end = _DECODER.raw_decode(_NON_FINITE.sub(as_json_number, text))
     except (ValueError, RecursionError):
         return None
-    return value, start + len(text[:end].encode("utf-8", "surrogateescape"))
-
-
-def _as_json_number(match: re.Match[str]) -> str:
-    """C's `inf`, `-nan`, ... as a token of the same length that Python's JSON accepts; strings stay as they are."""
-    token = match.group()
-    return token if token.startswith('"') else "NaN".rjust(len(token))
+    non_finite = tuple(token for position, token in spellings if position < end)
+    return Fragment(start, start + len(text[:end].encode("utf-8", "surrogateescape")), value, non_finite=non_finite)
 
 
 def _rest(data: bytes, start: int, end: int, whole: bool) -> Iterator[Fragment]:

@@ -167,7 +167,7 @@ class _Decoding:
             self._refuse(line, data, "rejected", fragment.reason, offset)
             return
         try:
-            typed = self._typer.type(fragment.value, len(data), offset)
+            typed = self._typer.type(fragment.value, len(data), offset, fragment.non_finite)
         except RejectedError as error:
             self._recognised = True
             self._refuse(line, data, "rejected", str(error), offset)

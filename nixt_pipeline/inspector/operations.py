@@ -1,5 +1,6 @@
 """NCCL operations: placement classes, bandwidth formulas and the oddities a record can carry."""
 
+import math
 from enum import IntFlag
 
 # Display order of the paper. A placement class, not a transport: see `coll_type`.
@@ -27,7 +28,12 @@ class RecordFlag(IntFlag):
     BANDWIDTH_UNDEFINED = 32  # 0 by construction: one rank, an unknown function, or no usable time or size
     TIMESTAMP_IMPLAUSIBLE = 64  # no Unix time in microseconds: kept, but no use on a time axis
     UNKNOWN_FUNCTION = 128
+    BANDWIDTH_ABSENT = 512  # the record has no bandwidth field
     VALUE_OUT_OF_RANGE = 256  # a value that its column cannot hold; the original is in `extra`
+
+
+# A record with one of these has at least one bandwidth that the formula does not give.
+BANDWIDTH_FLAGS = RecordFlag.BANDWIDTH_INVALID | RecordFlag.BANDWIDTH_UNDEFINED | RecordFlag.BANDWIDTH_ABSENT
 
 
 def has_bandwidth(coll: str) -> bool:
@@ -66,6 +72,11 @@ def busbw_gbs(coll: str, size_bytes: float, n_ranks: int, exec_time_us: float) -
     return algobw * (n_ranks - 1) / n_ranks if coll in _TRAFFIC_TIMES_RANKS else algobw
 
 
+def to_six_decimals(value: float) -> float:
+    """A bandwidth as the plugin prints it. The same operations as in SQL and in the scanner, so that all agree exactly."""
+    return math.floor(value * 1e6 + 0.5) / 1e6
+
+
 # The same formulas for DuckDB. `wire_bytes` is what a rank sends in a ring: 2S(n-1)/n, S(n-1), or S.
 SQL_MACROS = """
 CREATE OR REPLACE MACRO coll_type(n_ranks, nnodes) AS CASE
@@ -87,6 +98,7 @@ CREATE OR REPLACE MACRO busbw_gbs(coll, size_bytes, n_ranks, exec_time_us) AS CA
         THEN algobw_gbs(coll, size_bytes, n_ranks, exec_time_us) * (n_ranks - 1) / n_ranks
     ELSE algobw_gbs(coll, size_bytes, n_ranks, exec_time_us)
 END;
+CREATE OR REPLACE MACRO to_six_decimals(x) AS floor(x * 1e6 + 0.5) / 1e6;
 CREATE OR REPLACE MACRO wire_bytes(coll, size_bytes, n_ranks) AS CASE
     WHEN coll = 'AllReduce' THEN size_bytes::DOUBLE * 2 * (n_ranks - 1) / n_ranks
     WHEN coll IN ('AllGather', 'AllGatherV', 'ReduceScatter') THEN size_bytes::DOUBLE * (n_ranks - 1)

@@ -10,7 +10,14 @@ from typing import Any
 
 import orjson
 
-from nixt_pipeline.inspector.operations import RecordFlag, has_bandwidth
+from nixt_pipeline.inspector.operations import (
+    BANDWIDTH_FLAGS,
+    RecordFlag,
+    algobw_gbs,
+    busbw_gbs,
+    has_bandwidth,
+    to_six_decimals,
+)
 from nixt_pipeline.settings import Thresholds
 
 Row = tuple[Any, ...]
@@ -66,13 +73,18 @@ class RecordTyper:
     thresholds: Thresholds
     marker: Marker | None = field(default=None)
 
-    def type(self, value: dict[str, Any], n_bytes: int, offset: int) -> Typed:
-        """The typed row of one object. Raises `RejectedError` or `ForeignError`."""
+    def type(self, value: dict[str, Any], n_bytes: int, offset: int, non_finite: tuple[str, ...] = ()) -> Typed:
+        """The typed row of one object. Raises `RejectedError` or `ForeignError`.
+
+        `non_finite` says how its infinities and NaNs were spelled; records that differ in it are different records.
+        """
         body_key = next((key for key in _BODIES if isinstance(value.get(key), dict)), None)
         if body_key is None:
             raise ForeignError("a JSON object without coll_perf, p2p_perf, dump_stats or proxy_trace: not Inspector")
         header, metadata = self._identity(value)
         if body_key in _KINDS:
+            if non_finite:
+                value = {**value, "non_finite": list(non_finite)}
             return self._operation(value, header, metadata, body_key, n_bytes)
         return self._auxiliary(header, metadata, body_key, value[body_key], offset)
 
@@ -265,10 +277,20 @@ class _Fields:
         defined = known and self._time_us is not None and self._size_bytes is not None
         algobw = self._bandwidth(f"{prefix}_algobw_gbs", defined)
         busbw = self._bandwidth(f"{prefix}_busbw_gbs", defined and n_ranks != 1)
+        if not self.flags & BANDWIDTH_FLAGS and (algobw, busbw) == self._formula(coll, n_ranks):
+            return None, None
         return algobw, busbw
+
+    def _formula(self, coll: str, n_ranks: int | None) -> tuple[float, float] | None:
+        if n_ranks is None or self._size_bytes is None or self._time_us is None:
+            return None
+        algobw = algobw_gbs(coll, self._size_bytes, n_ranks, self._time_us)
+        busbw = busbw_gbs(coll, self._size_bytes, n_ranks, self._time_us)
+        return None if algobw is None or busbw is None else (to_six_decimals(algobw), to_six_decimals(busbw))
 
     def _bandwidth(self, key: str, defined: bool) -> float | None:
         if key not in self.body:
+            self.flags |= RecordFlag.BANDWIDTH_ABSENT
             return None
         try:
             value = self._number(self.body, key)
@@ -276,10 +298,7 @@ class _Fields:
             # A bandwidth can be recomputed, so even nonsense in its place does not cost the record.
             self._keep(self.body, key, RecordFlag.BANDWIDTH_INVALID)
             return None
-        if value is None or not math.isfinite(value):
-            self.flags |= RecordFlag.BANDWIDTH_INVALID
-            return None
-        if value < 0:
+        if value is None or not math.isfinite(value) or value < 0:
             self._keep(self.body, key, RecordFlag.BANDWIDTH_INVALID)
             return None
         if defined:
@@ -319,7 +338,10 @@ class _Fields:
 
     def _keep(self, section: dict[str, Any], key: str, flag: RecordFlag) -> None:
         self.flags |= flag
-        self._extra[self._name(section, key)] = section[key]
+        value = section[key]
+        # JSON has no infinity; as null it would be taken for a null that was written.
+        lacking = isinstance(value, float) and not math.isfinite(value)
+        self._extra[self._name(section, key)] = str(value) if lacking else value
 
     def _name(self, section: dict[str, Any], key: str) -> str:
         return f"{self._sections[id(section)]}.{key}"

@@ -48,7 +48,9 @@ _TEXTS = (
     ',"kernel_stop_ts":',
     ',"kernel_record_ts":',
 )
-_SN, _PEER, _SIZE, _TIME, _SOURCE, _ALGOBW, _BUSBW, _START_SN, _STOP_SN, _START_TS, _STOP_TS, _KERNELS, _CHANNEL = range(13)
+_SN, _PEER, _SIZE, _TIME, _SOURCE, _ALGOBW, _BUSBW, _START_SN, _STOP_SN, _START_TS, _STOP_TS, _KERNELS, _CHANNEL = (
+    range(13)
+)
 _KERNEL_SN, _KERNEL_TS = 13, 16
 
 

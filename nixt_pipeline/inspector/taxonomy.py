@@ -115,9 +115,19 @@ EVENT_COLUMNS: tuple[Column, ...] = (
     ),
     Column("coll_timing_source", STRING, MEAS, "", "kernel_gpu, kernel_cpu or collective_cpu; null when not written"),
     Column(
-        "coll_algobw_gbs", F64, MEAS, "GB/s", "Algorithm bandwidth as written; null when it has no meaning (see flags)"
+        "coll_algobw_gbs",
+        F64,
+        MEAS,
+        "GB/s",
+        "Algorithm bandwidth as written (in files: only where the formula does not give it)",
     ),
-    Column("coll_busbw_gbs", F64, MEAS, "GB/s", "Bus bandwidth as written; null when it has no meaning (see flags)"),
+    Column(
+        "coll_busbw_gbs",
+        F64,
+        MEAS,
+        "GB/s",
+        "Bus bandwidth as written (in files: only where the formula does not give it)",
+    ),
     Column("flags", I32, DERIVED, "", "Bit mask of oddities, see RecordFlag"),
     Column("extra", STRING, ID, "", "JSON of fields and values that the typed columns cannot hold; null when none"),
     Column("file_id", I32, ID, "", "File the record came from, see files", nullable=False),

@@ -192,7 +192,7 @@ class _Registry:
     """The headers of one file: their bytes for the scanner, their values for the columns."""
 
     def __init__(self) -> None:
-        self._refused: set[bytes] = set()
+        self._seen: set[bytes] = set()
         self._values: dict[str, list[Any]] = {name: [] for name in _IDENTITY}
         self._encoded: dict[str, tuple[NDArray[Any], pa.Array | None]] = {}
         self._text_bytes = 0
@@ -225,11 +225,12 @@ class _Registry:
         if position < 0:
             return False
         prefix, rest = block[start : start + length], block[stop : position + len(opening)]
-        if prefix + rest in self._refused:
+        # A header that is known already, but not to the scanner, stands around a time stamp that it cannot read.
+        if prefix + rest in self._seen:
             return False
+        self._seen.add(prefix + rest)
         identity = _read_header(prefix, rest, *_BODIES[opening], thresholds)
         if identity is None:
-            self._refused.add(prefix + rest)
             return False
         for name, value in identity.items():
             self._values[name].append(value)
@@ -275,9 +276,7 @@ class _Registry:
         return self._encoded[name]
 
 
-def _read_header(
-    prefix: bytes, rest: bytes, body: str, function: str, thresholds: Thresholds
-) -> dict[str, Any] | None:
+def _read_header(prefix: bytes, rest: bytes, body: str, function: str, thresholds: Thresholds) -> dict[str, Any] | None:
     """The values of a header by the careful path; None when they need judgement or stand for more than the columns hold."""
     record = prefix + str(_SENTINEL_US).encode() + rest + b'AllReduce"}}'
     try:

@@ -98,7 +98,7 @@ def _judge_suite(batch: Any, table: pa.Table, suite: Suite) -> Verdict:
     for item in suite.expectations:
         expectation = ExpectationConfiguration(type=item.type, kwargs=dict(item.arguments)).to_domain_obj()
         result = batch.validate(expectation, result_format=result_format)
-        found = _found(result, table, item.arguments.get("column"))
+        found = _found(result, table, item.arguments)
         rows.append({"expectation": item.sentence, "holds": bool(result.success), "found": found})
     violated = [_in_words(row) for row in rows if not row["holds"]]
     if violated:
@@ -117,7 +117,7 @@ def _facts(table: pa.Table, suite: Suite) -> dict[str, Cell]:
     return {column: table[column][0].as_py() for column in known} if table.num_rows == 1 else {}
 
 
-def _found(result: Any, table: pa.Table, column: str | None) -> str:
+def _found(result: Any, table: pa.Table, arguments: Mapping[str, Any]) -> str:
     """What was found: the value itself where there is one, else how many values are unexpected and which."""
     details = result.result
     if "observed_value" in details:
@@ -126,8 +126,11 @@ def _found(result: Any, table: pa.Table, column: str | None) -> str:
         return "; ".join(_exceptions(result))
     if details.get("missing_count") == details["element_count"]:
         return "nothing to assess"
-    if table.num_rows == 1 and column:
-        return _text(table[column][0].as_py())
+    columns = [arguments[name] for name in ("column", "column_A", "column_B") if name in arguments]
+    if table.num_rows == 1 and len(columns) == 1:
+        return _text(table[columns[0]][0].as_py())
+    if table.num_rows == 1 and columns:
+        return ", ".join(f"{column} {_text(table[column][0].as_py())}" for column in columns)
     if result.success:
         return "as expected"
     examples = ", ".join(_text(value) for value in details["partial_unexpected_list"])

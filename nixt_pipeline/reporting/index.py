@@ -33,7 +33,7 @@ FROM processes GROUP BY run
 
 # Weighted by the records that were due, as in the run's own report.
 _CAPTURE = """
-SELECT run, sum(capture_rate * n_ranks * sn_expected) / sum(n_ranks::BIGINT * sn_expected) AS capture_rate
+SELECT run, sum(capture_rate * n_ranks * sn_expected) / sum(n_ranks * sn_expected::DOUBLE) AS capture_rate
 FROM coverage WHERE capture_rate IS NOT NULL GROUP BY run
 """
 

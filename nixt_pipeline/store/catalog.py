@@ -10,7 +10,7 @@ import duckdb
 from filelock import FileLock
 
 from nixt_pipeline.inspector import taxonomy
-from nixt_pipeline.inspector.operations import COLL_TYPE_ALIASES, SQL_MACROS
+from nixt_pipeline.inspector.operations import BANDWIDTH_FLAGS, COLL_TYPE_ALIASES, SQL_MACROS
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import replacing
@@ -30,13 +30,21 @@ _ARROW_TO_SQL = {
 }
 
 # An identifier cannot be a bound parameter, so the view text is assembled from constants of this package and file
-# lists; every path is quoted as an SQL string. Derived columns are computed here instead of being stored.
+# lists; every path is quoted as an SQL string. Derived columns are computed here instead of being stored, and so are the written
+# bandwidths where the formula gives them.
 _EVENTS_VIEW = """
 CREATE OR REPLACE VIEW events AS
 SELECT
     e.run,
     {incarnation} AS incarnation,
-    e.* EXCLUDE (run),
+    e.* EXCLUDE (run) REPLACE (
+        coalesce(e.coll_algobw_gbs, CASE WHEN e.flags & {bandwidth_flags} = 0
+            THEN to_six_decimals(algobw_gbs(e.coll, e.coll_msg_size_bytes, e.n_ranks, e.coll_exec_time_us))
+        END) AS coll_algobw_gbs,
+        coalesce(e.coll_busbw_gbs, CASE WHEN e.flags & {bandwidth_flags} = 0
+            THEN to_six_decimals(busbw_gbs(e.coll, e.coll_msg_size_bytes, e.n_ranks, e.coll_exec_time_us))
+        END) AS coll_busbw_gbs
+    ),
     e.hostname || '-pid' || e.pid AS process,
     coll_type(e.n_ranks, e.nnodes) AS coll_type,
     CASE coll_type(e.n_ranks, e.nnodes)
@@ -108,6 +116,7 @@ def create_views(con: duckdb.DuckDBPyConnection, settings: Settings, manifests: 
             source=_parquet(event_files, taxonomy.EVENT_COLUMNS),
             incarnation="coalesce(c.incarnation, 1)" if several else "1",
             join=_INCARNATION_JOIN if several else "",
+            bandwidth_flags=int(BANDWIDTH_FLAGS),
             canonical=canonical_alias[0],
             alias=canonical_alias[1],
         )

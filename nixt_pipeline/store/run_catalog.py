@@ -71,7 +71,8 @@ _SUMMARY = "SELECT sum(payload_bytes) AS payload_bytes, sum(exec_time_us) AS ran
 
 _COVERAGE = """
 SELECT
-    sum(capture_rate * n_ranks * sn_expected) / sum(n_ranks * sn_expected) AS capture_rate,
+    -- In floating point: a broken record can give a sequence number near 2^63.
+    sum(capture_rate * n_ranks * sn_expected::DOUBLE) / sum(n_ranks * sn_expected::DOUBLE) AS capture_rate,
     sum(complete_cells) / nullif(sum(cells), 0) AS complete_share
 FROM coverage
 """

@@ -11,7 +11,7 @@ from nixt_pipeline.analysis import analysis_named, compute
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.inspector.operations import algobw_gbs, busbw_gbs
 from nixt_pipeline.inspector.taxonomy import AUXILIARY_COLUMNS, EVENT_COLUMNS, FILE_COLUMNS, Column, schema
-from nixt_pipeline.settings import Settings, load_settings
+from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, dimensions
 from nixt_pipeline.store.files import write_table
 from nixt_pipeline.store.manifest import Manifest, write_manifest
@@ -50,8 +50,8 @@ def event(**values: Any) -> Row:
         "file_id": 0,
         "record_bytes": 500,
     } | values
-    if row["coll_exec_time_us"] is not None:
-        facts = (row["coll"], row["coll_msg_size_bytes"], row["n_ranks"], row["coll_exec_time_us"])
+    facts = (row["coll"], row["coll_msg_size_bytes"], row["n_ranks"], row["coll_exec_time_us"])
+    if None not in facts:
         row = {"coll_algobw_gbs": algobw_gbs(*facts), "coll_busbw_gbs": busbw_gbs(*facts)} | row
     return row
 
@@ -74,12 +74,6 @@ class StoredRun:
 
 
 StoreRun = Callable[..., StoredRun]
-
-
-@pytest.fixture
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Settings whose store lies in a fresh folder."""
-    return load_settings(data_dir=tmp_path_factory.mktemp("data"), workers=1)
 
 
 @pytest.fixture

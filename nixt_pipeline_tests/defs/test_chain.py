@@ -1,5 +1,6 @@
 """The whole chain of a run, from its log files to its report, in one process."""
 
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -7,10 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from nixt_pipeline.analysis import ANALYSES
-from nixt_pipeline.settings import Settings
+from nixt_pipeline.definitions import build_definitions
+from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import layout
+from nixt_pipeline.store.ingest import ingest
 from nixt_pipeline.store.manifest import read_manifest
-from nixt_pipeline_tests.defs.conftest import RUN, drop_job, execute
+from nixt_pipeline_tests.conftest import FIXTURES
+from nixt_pipeline_tests.defs.conftest import RUN, drop_job, execute, resource
 from nixt_pipeline_tests.records import collective, write_log
 
 
@@ -23,92 +27,114 @@ def violated(result: dg.ExecuteInProcessResult) -> set[str]:
     return {found.check_name for found in result.get_asset_check_evaluations() if not found.passed}
 
 
-@pytest.fixture
-def ingested(
-    settings: Settings, definitions: dg.Definitions, instance: dg.DagsterInstance
-) -> dg.ExecuteInProcessResult:
-    """The outcome of `ingest_run` for a job of six records."""
-    drop_job(settings.landing_dir)
-    return execute(definitions, instance)
+class Ingested:
+    """A job of six records that went through `ingest_run` once, for the tests that only look at the outcome."""
+
+    def __init__(self, folder: Path) -> None:
+        self.settings = load_settings(
+            landing_dir=folder / "landing", data_dir=folder / "data", reports_dir=folder / "reports", workers=1
+        )
+        drop_job(self.settings.landing_dir)
+        with dg.DagsterInstance.ephemeral() as instance:
+            self.result = execute(build_definitions(resource(self.settings)), instance)
 
 
-def test_a_run_goes_from_its_logs_to_its_report(ingested: dg.ExecuteInProcessResult, settings: Settings) -> None:
-    assert ingested.success
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Ingested:
+    """One ingestion for all tests of this module that change nothing."""
+    return Ingested(tmp_path_factory.mktemp("ingested"))
+
+
+def test_a_run_goes_from_its_logs_to_its_report(ingested: Ingested) -> None:
+    settings = ingested.settings
+    assert ingested.result.success
     assert read_manifest(settings, RUN).records["stored"] == 6
     assert all(layout.results_path(settings, analysis.name, RUN).exists() for analysis in ANALYSES)
     assert RUN in (layout.report_dir(settings, RUN) / "index.html").read_text(encoding="utf-8")
 
 
-def test_a_sound_run_violates_nothing(ingested: dg.ExecuteInProcessResult) -> None:
-    assert violated(ingested) == set()
-    assert all(found.partition == RUN for found in ingested.get_asset_check_evaluations())
+def test_a_sound_run_violates_nothing(ingested: Ingested) -> None:
+    assert violated(ingested.result) == set()
+    assert all(found.partition == RUN for found in ingested.result.get_asset_check_evaluations())
 
 
-def test_row_counts_and_places_are_shown(ingested: dg.ExecuteInProcessResult) -> None:
+def test_row_counts_and_places_are_shown(ingested: Ingested) -> None:
     # Two files; six records; one communicator; three collectives.
     rows = {"raw_log_inventory": 2, "validated_records": 6, "typed_events": 1, "event_store": 6, "collective_cells": 3}
     for asset, count in rows.items():
-        shown = metadata(ingested, asset)
+        shown = metadata(ingested.result, asset)
         assert shown["dagster/partition_row_count"].value == count, asset
         assert shown["dagster/uri"].value.startswith("file:///")
 
 
-def test_the_metadata_of_validation_holds_the_ingest_as_json(ingested: dg.ExecuteInProcessResult) -> None:
-    assert metadata(ingested, "validated_records")["ingest"].value["records"]["stored"] == 6
+def test_the_metadata_of_validation_holds_the_ingest_as_json(ingested: Ingested) -> None:
+    assert metadata(ingested.result, "validated_records")["ingest"].value["records"]["stored"] == 6
 
 
-def test_key_figures_are_floats_that_the_ui_can_plot(ingested: dg.ExecuteInProcessResult) -> None:
-    shown = metadata(ingested, "coverage")
+def test_key_figures_are_floats_that_the_ui_can_plot(ingested: Ingested) -> None:
+    shown = metadata(ingested.result, "coverage")
     assert isinstance(shown["capture rate"], dg.FloatMetadataValue)
     assert shown["capture rate"].value == 1.0
 
 
-def test_the_figure_of_the_report_is_shown_beside_its_analysis(ingested: dg.ExecuteInProcessResult) -> None:
-    text = metadata(ingested, "hot_kernels")["figure"].value
+def test_the_figure_of_the_report_is_shown_beside_its_analysis(ingested: Ingested) -> None:
+    text = metadata(ingested.result, "hot_kernels")["figure"].value
     assert text.startswith("![")
     assert "](data:image/svg+xml;base64," in text
 
 
 def test_the_report_is_a_path_without_a_server_and_also_a_link_with_one(
-    settings: Settings, definitions: dg.Definitions, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    ingested: Ingested, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drop_job(settings.landing_dir)
-    plain = metadata(execute(definitions, instance), "run_report")
+    settings = ingested.settings
+    plain = metadata(ingested.result, "run_report")
     assert plain["report"].value == str(layout.report_dir(settings, RUN) / "index.html")
     assert "open report" not in plain
     monkeypatch.setenv("NIXT_REPORT_URL", "http://reports.example/nixt/")
-    served = metadata(execute(definitions, instance, job="analyse_run"), "run_report")
-    assert served["open report"].value == f"http://reports.example/nixt/{RUN}/index.html"
+    again = execute(build_definitions(resource(settings)), instance, only=["run_report"])
+    assert metadata(again, "run_report")["open report"].value == f"http://reports.example/nixt/{RUN}/index.html"
 
 
-def test_the_metadata_of_a_run_is_small(ingested: dg.ExecuteInProcessResult) -> None:
+def test_the_metadata_of_a_run_is_small(ingested: Ingested) -> None:
     # It is kept for ever, for every run.
-    size = sum(len(dg.serialize_value(event)) for event in ingested.get_asset_materialization_events())
+    size = sum(len(dg.serialize_value(event)) for event in ingested.result.get_asset_materialization_events())
     assert size < 400_000
 
 
-def test_the_data_version_of_the_inventory_is_the_fingerprint_of_the_files(
-    ingested: dg.ExecuteInProcessResult, settings: Settings, definitions: dg.Definitions, instance: dg.DagsterInstance
+def test_the_data_version_of_the_inventory_changes_with_the_files(
+    settings: Settings, definitions: dg.Definitions, instance: dg.DagsterInstance
 ) -> None:
-    before = metadata(ingested, "raw_log_inventory")["fingerprint"].value
-    again = execute(definitions, instance)
-    assert metadata(again, "raw_log_inventory")["fingerprint"].value == before
-    write_log(settings.landing_dir / RUN / "node-02-pid7.log", collective(n_ranks=2, host="node-02", pid=7))
-    grown = execute(definitions, instance)
-    (materialization,) = grown.asset_materializations_for_node("raw_log_inventory")
-    assert (materialization.tags or {})["dagster/data_version"] != before
+    path = drop_job(settings.landing_dir)
+    first, again = (inventory_version(definitions, instance) for _ in range(2))
+    assert first == again
+    write_log(path / "node-02-pid7.log", collective(n_ranks=2, host="node-02", pid=7))
+    assert inventory_version(definitions, instance) != first
 
 
-def test_a_run_ingested_from_elsewhere_can_be_materialised_again_without_configuration(
+def inventory_version(definitions: dg.Definitions, instance: dg.DagsterInstance) -> str:
+    """Take the inventory alone, and return its data version."""
+    result = execute(definitions, instance, only=["raw_log_inventory"])
+    (materialization,) = result.asset_materializations_for_node("raw_log_inventory")
+    return (materialization.tags or {})["dagster/data_version"]
+
+
+def test_a_run_ingested_from_elsewhere_is_found_again_without_configuration(
     settings: Settings, definitions: dg.Definitions, instance: dg.DagsterInstance
 ) -> None:
     elsewhere = drop_job(settings.data_dir.parent / "elsewhere")
-    instance.add_dynamic_partitions("run", [RUN])
-    job = definitions.resolve_job_def("ingest_run")
+    ingest(elsewhere, RUN, settings)
+    result = execute(definitions, instance, only=["raw_log_inventory"])
+    assert metadata(result, "raw_log_inventory")["directory"].value == str(elsewhere)
+
+
+def test_the_directory_in_the_configuration_wins(
+    settings: Settings, definitions: dg.Definitions, instance: dg.DagsterInstance
+) -> None:
+    drop_job(settings.landing_dir)
+    elsewhere = drop_job(settings.data_dir.parent / "elsewhere")
     config = {"ops": {"raw_log_inventory": {"config": {"directory": str(elsewhere)}}}}
-    assert job.execute_in_process(instance=instance, partition_key=RUN, run_config=config).success
-    assert execute(definitions, instance).success
-    assert read_manifest(settings, RUN).source_dir == str(elsewhere)
+    result = execute(definitions, instance, only=["raw_log_inventory"], config=config)
+    assert metadata(result, "raw_log_inventory")["directory"].value == str(elsewhere)
 
 
 def test_lines_that_are_no_records_warn_and_do_not_stop_the_run(
@@ -117,9 +143,9 @@ def test_lines_that_are_no_records_warn_and_do_not_stop_the_run(
     path = drop_job(settings.landing_dir)
     with (path / "node-01-pid100.log").open("a") as log:
         log.write('{"header":{"id":"0xabc"\n')
-    result = execute(definitions, instance)
-    assert result.success
+    result = execute(definitions, instance, only=["raw_log_inventory", "validated_records", "typed_events"])
     assert violated(result) == {"no_line_is_rejected"}
+    assert result.asset_materializations_for_node("typed_events")
 
 
 def test_a_directory_without_a_record_stops_before_anything_is_published(
@@ -134,10 +160,9 @@ def test_a_directory_without_a_record_stops_before_anything_is_published(
 
 
 def test_a_store_that_lost_a_column_stops_before_the_analyses(
-    settings: Settings, definitions: dg.Definitions, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, definitions: dg.Definitions, instance: dg.DagsterInstance
 ) -> None:
-    drop_job(settings.landing_dir)
-    assert execute(definitions, instance).success
+    ingest(drop_job(settings.landing_dir), RUN, settings)
     for part in layout.table_files(read_manifest(settings, RUN).directory(settings), "events"):
         pq.write_table(pq.read_table(part).drop_columns(["coll_algo"]), part)
     result = execute(definitions, instance)
@@ -154,3 +179,32 @@ def test_an_unknown_run_says_where_it_was_looked_for(
     error = failure.step_failure_data.error
     assert error is not None
     assert "NIXT_LANDING_DIR" in error.to_string()
+
+
+# Fixtures whose records are odd in different ways: colliding ids, infinite bandwidth, wrapped times, sequence numbers
+# beyond 64 bits, unknown functions, impossible timestamps, graph replays, loss counters, and a collection of
+# extremes.
+ODD = (
+    "12_comm_id",
+    "13_nonfinite",
+    "14_exec_time",
+    "16_sn_beyond",
+    "17_unknown",
+    "21_timestamps",
+    "36_repeated",
+    "38_",
+    "edge",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prefix", ODD)
+def test_odd_records_warn_and_still_end_in_a_report(
+    prefix: str, settings: Settings, definitions: dg.Definitions, instance: dg.DagsterInstance
+) -> None:
+    (case,) = (FIXTURES / "cases").glob(f"{prefix}*")
+    config = {"ops": {"raw_log_inventory": {"config": {"directory": str(case)}}}}
+    result = execute(definitions, instance, config=config)
+    assert result.success
+    assert violated(result)
+    assert (layout.report_dir(settings, RUN) / "index.html").exists()

@@ -95,7 +95,7 @@ def test_no_bytes_are_lost_or_counted_twice(before: bytes, after: bytes) -> None
     assert data[position:].strip() == b""
 
 
-@given(st.text(alphabet=st.characters(blacklist_characters="{}\"\\\n", max_codepoint=255), max_size=40))
+@given(st.text(alphabet=st.characters(blacklist_characters='{}"\\\n', max_codepoint=255), max_size=40))
 def test_text_around_a_record_never_costs_the_record(text: str) -> None:
     noise = text.encode("utf-8")
     assert sum(value is not None for value in values((noise + GOOD + noise).strip())) == 1

@@ -8,7 +8,10 @@ from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 
 def test_a_log_is_described_without_being_read_through(tmp_path: Path) -> None:
     path = write_log(
-        tmp_path / "n1" / "gpu-01.cluster-pid42.log", collective(at_us=EPOCH_US), "x" * 200_000, collective(at_us=EPOCH_US + 9)
+        tmp_path / "n1" / "gpu-01.cluster-pid42.log",
+        collective(at_us=EPOCH_US),
+        "x" * 200_000,
+        collective(at_us=EPOCH_US + 9),
     )
     (file,) = take_inventory(tmp_path, "run", ()).files
     assert (file.path, file.size_bytes) == ("n1/gpu-01.cluster-pid42.log", path.stat().st_size)
@@ -20,7 +23,9 @@ def test_names_of_forks_and_compressed_files_tell_host_and_pid(tmp_path: Path) -
     (tmp_path / "h-pid7-1756587600.log").write_text(collective())
     (tmp_path / "h-pid8.log.gz").write_bytes(gzip.compress(collective().encode()))
     (tmp_path / "merged.log").write_text(collective())
-    found = {file.path: (file.pid, file.compression, file.first_dump_us) for file in take_inventory(tmp_path, "r", ()).files}
+    found = {
+        file.path: (file.pid, file.compression, file.first_dump_us) for file in take_inventory(tmp_path, "r", ()).files
+    }
     assert found == {
         "h-pid7-1756587600.log": (7, "none", EPOCH_US),
         "h-pid8.log.gz": (8, "gzip", EPOCH_US),

@@ -86,7 +86,9 @@ def test_pretty_printed_objects_are_records(tmp_path: Path, settings: Settings) 
     assert summary.lines_rejected == 0
 
 
-def test_a_pretty_printed_object_that_never_ends_does_not_swallow_what_follows(tmp_path: Path, settings: Settings) -> None:
+def test_a_pretty_printed_object_that_never_ends_does_not_swallow_what_follows(
+    tmp_path: Path, settings: Settings
+) -> None:
     summary, numbers = decode(write_log(tmp_path / "x.log", "{", ' "header": {', collective(sn=1)), settings)
     assert numbers == [1]
     assert summary.lines_rejected == 2

@@ -42,12 +42,23 @@ def test_bandwidths_are_the_plugins_own_in_python_and_in_sql(
 def test_wire_bytes_of_a_ring() -> None:
     con = duckdb.connect()
     con.execute(SQL_MACROS)
-    row = con.execute("SELECT wire_bytes('AllReduce', 100, 4), wire_bytes('AllGather', 100, 4), wire_bytes('Send', 100, 2)")
+    row = con.execute(
+        "SELECT wire_bytes('AllReduce', 100, 4), wire_bytes('AllGather', 100, 4), wire_bytes('Send', 100, 2)"
+    )
     assert row.fetchone() == (150.0, 300.0, 100.0)
 
 
 @pytest.mark.parametrize(
-    ("size", "text"), [(0, "0 B"), (672, "672 B"), (1000, "1 kB"), (13_492_224, "13.5 MB"), (999_600, "1 MB"), (999_400, "999 kB"), (5e12, "5 TB")]
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (672, "672 B"),
+        (1000, "1 kB"),
+        (13_492_224, "13.5 MB"),
+        (999_600, "1 MB"),
+        (999_400, "999 kB"),
+        (5e12, "5 TB"),
+    ],
 )
 def test_sizes_are_decimal(size: float, text: str) -> None:
     assert format_bytes(size) == text

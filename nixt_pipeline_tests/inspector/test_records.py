@@ -47,8 +47,8 @@ def test_a_collective_fills_the_columns_under_the_plugins_own_names() -> None:
         "coll_msg_size_bytes": 1_000_000,
         "coll_exec_time_us": 100.0,
         "coll_timing_source": "kernel_gpu",
-        "coll_algobw_gbs": 10.0,
-        "coll_busbw_gbs": 15.0,
+        "coll_algobw_gbs": None,  # 1 MB in 100 us is 10 GB/s: what the formula gives is not stored
+        "coll_busbw_gbs": None,
         "flags": 0,
         "extra": None,
         "file_id": 7,
@@ -58,7 +58,7 @@ def test_a_collective_fills_the_columns_under_the_plugins_own_names() -> None:
 
 def test_a_p2p_record_uses_the_same_columns_and_names_its_peer() -> None:
     row = typed(send(sn=5, peer=1))
-    assert (row["kind"], row["coll"], row["coll_sn"], row["p2p_peer"], row["coll_busbw_gbs"]) == ("p2p", "Send", 5, 1, 20.0)
+    assert (row["kind"], row["coll"], row["coll_sn"], row["p2p_peer"]) == ("p2p", "Send", 5, 1)
 
 
 @pytest.mark.parametrize("name", ["unknown", ""])
@@ -103,6 +103,18 @@ def test_a_bandwidth_that_is_no_number_is_missing_and_the_record_stays(busbw: An
     row = typed(changed(coll_busbw_gbs=busbw))
     assert row["coll_busbw_gbs"] is None
     assert row["flags"] & RecordFlag.BANDWIDTH_INVALID
+
+
+def test_a_bandwidth_that_the_formula_does_not_give_is_stored() -> None:
+    row = typed(collective(busbw=14.0))
+    assert (row["coll_algobw_gbs"], row["coll_busbw_gbs"], row["flags"]) == (10.0, 14.0, 0)
+
+
+def test_a_record_without_bandwidths_has_none() -> None:
+    record = json.loads(collective())
+    del record["coll_perf"]["coll_busbw_gbs"]
+    row = typed(json.dumps(record))
+    assert (row["coll_algobw_gbs"], row["coll_busbw_gbs"], row["flags"]) == (10.0, None, RecordFlag.BANDWIDTH_ABSENT)
 
 
 def test_bandwidth_without_meaning_is_null_not_zero() -> None:

@@ -119,7 +119,9 @@ def test_the_scheduler_is_asked_before_the_quiet_period(tmp_path: Path, state: s
 
 def test_a_scheduler_that_does_not_answer_leaves_it_to_the_quiet_period(tmp_path: Path) -> None:
     settings = load_settings(sacct_command=str(tmp_path / "no-such-command"))
-    assert is_finished(a_run(tmp_path / "nccl-inspector-41012", 0.0), settings, 10_000.0).reason == "unchanged for 10000 s"
+    assert (
+        is_finished(a_run(tmp_path / "nccl-inspector-41012", 0.0), settings, 10_000.0).reason == "unchanged for 10000 s"
+    )
 
 
 def test_a_copy_that_keeps_old_times_still_counts_as_changed(tmp_path: Path, settings: Settings) -> None:

@@ -3,7 +3,7 @@ import pytest
 
 from nixt_pipeline.quality.cells import CELL_RULES, cell_profile, judge_cells
 from nixt_pipeline.settings import Thresholds
-from nixt_pipeline_tests.analysis.conftest import StoreRun, event, settings, store_run  # noqa: F401 (fixtures)
+from nixt_pipeline_tests.analysis.conftest import StoreRun, event, store_run  # noqa: F401 (a fixture)
 
 SOUND = {
     "complete_share": 1.0,

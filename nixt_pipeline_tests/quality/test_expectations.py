@@ -88,3 +88,8 @@ def test_a_profile_of_one_row_gives_its_numbers_as_facts() -> None:
     judged = verdict(pa.table({"lost": [7]}), between("lost", 0, 0, "nothing is lost"))
     assert judged.facts == {"lost": 7}
     assert judged.summary == "violated: nothing is lost (found: 7)"
+
+
+def test_a_comparison_within_a_profile_shows_both_sides() -> None:
+    judged = verdict(pa.table({"kinds": [1], "key_sets": [2]}), at_least("kinds", "key_sets", "one set for each kind"))
+    assert judged.summary == "violated: one set for each kind (found: kinds 1, key_sets 2)"

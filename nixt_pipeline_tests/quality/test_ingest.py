@@ -56,8 +56,7 @@ def inventory(*files: LogFile) -> list[Verdict]:
 
 
 def validation(summary: IngestSummary, problem: str | None = None) -> list[Verdict]:
-    names = ("path", "status", "problem")
-    files = pa.table([["a.log"], ["read"], pa.array([problem], pa.string())], names=list(names))
+    files = pa.table({"path": ["a.log"], "status": ["read"], "problem": pa.array([problem], pa.string())})
     return list(judge_validation(summary, files, NO_REJECTS))
 
 

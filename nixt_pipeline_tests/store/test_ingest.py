@@ -148,7 +148,8 @@ def test_one_sequence_number_with_other_times_is_no_duplicate(tmp_path: Path, se
 
 def test_verbose_traces_of_duplicates_go_too(tmp_path: Path, settings: Settings) -> None:
     line = collective().replace(
-        '"coll_busbw_gbs":15.000000', '"coll_busbw_gbs":15.000000,"event_trace_ts":{"coll_start_ts":5,"kernel_events":[]}'
+        '"coll_busbw_gbs":15.000000',
+        '"coll_busbw_gbs":15.000000,"event_trace_ts":{"coll_start_ts":5,"kernel_events":[]}',
     )
     write_log(tmp_path / "in" / "a-pid1.log", line, line)
     take_in(tmp_path / "in", settings)
@@ -179,12 +180,26 @@ def test_two_jobs_in_one_directory_are_two_incarnations(tmp_path: Path, settings
     assert query(settings, "SELECT incarnation, records FROM hosts ORDER BY ALL") == [(1, 1), (2, 1)]
 
 
+def test_bandwidths_come_back_as_written_whether_stored_or_derived(tmp_path: Path, settings: Settings) -> None:
+    lines = (collective(sn=1), collective(sn=2, busbw=14.0), collective(sn=3, time_us=0), collective(sn=4, time_us=7))
+    write_log(tmp_path / "in" / "a-pid1.log", *lines)
+    take_in(tmp_path / "in", settings)
+    assert query(settings, "SELECT coll_algobw_gbs, coll_busbw_gbs FROM collectives ORDER BY coll_sn") == [
+        (10.0, 15.0),
+        (10.0, 14.0),
+        (None, None),
+        (10.0, 15.0),  # not what 7 us give: the written numbers win
+    ]
+
+
 def test_dimension_tables_say_who_wrote_what(tmp_path: Path, settings: Settings) -> None:
     for pid in (1, 2):
         world = collective(comm="0xf", name="WORLD Group 0", rank=pid - 1, n_ranks=2, nnodes=1, pid=pid)
         write_log(tmp_path / "in" / f"a-pid{pid}.log", world, collective(comm="0x1", rank=pid, n_ranks=4, pid=pid))
     take_in(tmp_path / "in", settings)
-    assert query(settings, "SELECT id, ranks_seen, n_ranks, parallel_role, parallel_role_source FROM communicators ORDER BY id") == [
+    assert query(
+        settings, "SELECT id, ranks_seen, n_ranks, parallel_role, parallel_role_source FROM communicators ORDER BY id"
+    ) == [
         ("0x1", 2, 4, "tensor", "name"),
         ("0xf", 2, 2, "world", "name"),
     ]
@@ -197,7 +212,17 @@ def test_dimension_tables_say_who_wrote_what(tmp_path: Path, settings: Settings)
 def test_no_logs_at_all_make_an_empty_run(tmp_path: Path, settings: Settings) -> None:
     (tmp_path / "in").mkdir()
     assert take_in(tmp_path / "in", settings).records["stored"] == 0
-    for table in ("events", "collectives", "p2p", "communicators", "processes", "hosts", "files", "rejects", "channels"):
+    for table in (
+        "events",
+        "collectives",
+        "p2p",
+        "communicators",
+        "processes",
+        "hosts",
+        "files",
+        "rejects",
+        "channels",
+    ):
         assert query(settings, f"SELECT count(*) FROM {table}") == [(0,)]
 
 
