@@ -14,7 +14,7 @@ from nixt_pipeline_tests.conftest import FIXTURES
 CASES = FIXTURES / "cases"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((CASES / "expected.json").read_text(encoding="utf-8"))
 
-# Lines that are records, counted apart from this project with `grep -c '^{"header".*}}$'`, and lines that are cut short.
+# Lines that are records, counted apart from this project with `grep -c '^{"header".*}}$'`, and lines cut short.
 EDGE = {
     "bad_comm_name_2.30.7.log": (3, 1),
     "edge_values_2.28.9.log": (21, 0),

@@ -63,7 +63,7 @@ class FileSummary:
 def decode_file(
     path: Path, name: str, file_id: int, sink: Sink, settings: Settings, *, by_template: bool = False
 ) -> FileSummary:
-    """Decode the file at `path` (called `name` in tables) into `sink`. An unreadable file is a status, not an exception.
+    """Decode the file at `path` (called `name` in tables) into `sink`; an unreadable one is a status, not an exception.
 
     `by_template` tries the fast path on every line first; the result is the same.
     """

@@ -73,7 +73,8 @@ def busbw_gbs(coll: str, size_bytes: float, n_ranks: int, exec_time_us: float) -
 
 
 def to_six_decimals(value: float) -> float:
-    """A bandwidth as the plugin prints it. The same operations as in SQL and in the scanner, so that all agree exactly."""
+    """A bandwidth as the plugin prints it. The same operations as in SQL and in the scanner, so that all agree
+    exactly."""
     return math.floor(value * 1e6 + 0.5) / 1e6
 
 

@@ -83,7 +83,8 @@ class LogReader:
                 yield Line(block.offset + start, number, block.data[start:])
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the content in blocks of whole lines. Only the last line of a file, or one that is too long, lacks its end."""
+        """Yield the content in blocks of whole lines. Only the last line of a file, or one that is too long, lacks
+        its end."""
         pending = b""
         offset: int | None = None
         for chunk in self._decoded():

@@ -1,8 +1,9 @@
-"""The compiled scanner of the fast path: finds and decodes the lines that are in exactly the bytes of the released plugins.
+"""The compiled scanner of the fast path: decodes the lines that are in exactly the bytes of the released plugins.
 
-The plugin prints one fixed text around the values. The scanner compares that text and reads the numbers from their digits; a line that
-deviates by one byte, or holds a number that needs judgement (a zero or wrapped time, a repaired size, a bandwidth in another form), is
-left to the careful path. Everything here is compiled by numba and works on plain arrays; `inspector.template` gives it meaning.
+The plugin prints one fixed text around the values. The scanner compares that text and reads the numbers from their
+digits; a line that deviates by one byte, or holds a number that needs judgement (a zero or wrapped time, a repaired
+size, a bandwidth in another form), is left to the careful path. Everything here is compiled by numba and works on plain
+arrays; `inspector.template` gives it meaning.
 """
 
 from typing import Any, NamedTuple
@@ -81,7 +82,8 @@ _ALL_GATHER, _ALL_REDUCE, _REDUCE_SCATTER, _ALL_GATHER_V = 0, 1, 2, 8
 
 
 class Headers(NamedTuple):
-    """The headers known so far. A row of `layout`: start and length of prefix and rest in `texts`, 1 for P2P, n_ranks."""
+    """The headers known so far. A row of `layout`: start and length of prefix and rest in `texts`, 1 for P2P,
+    n_ranks."""
 
     texts: Bytes
     layout: Int64s  # (headers, 6)
@@ -90,7 +92,8 @@ class Headers(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What the scanner writes, one entry for each decoded record; NaN for a bandwidth that the formula gives exactly."""
+    """What the scanner writes, one entry for each decoded record; NaN for a bandwidth that the formula gives
+    exactly."""
 
     header: NDArray[np.int32]
     stamp_us: Int64s
@@ -130,7 +133,7 @@ def _matches(buffer: Bytes, position: int, end: int, texts: Bytes, start: int, l
     difference = np.uint8(0)
     for offset in range(length):
         difference = np.uint8(difference | np.uint8(here[offset] ^ there[offset]))
-    return difference == 0
+    return bool(difference == 0)
 
 
 @njit(cache=True, nogil=True)
@@ -204,9 +207,9 @@ def prefix_length(buffer: Bytes, line: int, end: int) -> int:
         byte = buffer[position]
         if byte == _NEWLINE:
             return -1
-        if byte == _QUOTE and buffer[position + 1] == _STAMP[1]:
-            if _matches(buffer, position, end, _STAMP, 0, _STAMP.size):
-                return position + _STAMP.size - line
+        begins = byte == _QUOTE and buffer[position + 1] == _STAMP[1]
+        if begins and _matches(buffer, position, end, _STAMP, 0, _STAMP.size):
+            return position + _STAMP.size - line
     return -1
 
 
@@ -236,11 +239,11 @@ def _header(buffer: Bytes, line: int, end: int, headers: Headers, guess: int) ->
     slot = np.int64(hash_prefix(buffer, line, length) & np.uint64(mask))
     while headers.slots[slot] >= 0:
         number = headers.slots[slot]
-        if headers.layout[number, 1] == length:
-            if _matches(buffer, line, end, headers.texts, headers.layout[number, 0], length):
-                position, stamp = _stamp_and_rest(buffer, line + length, end, headers, number)
-                if position >= 0:
-                    return number, position, stamp
+        same_length = headers.layout[number, 1] == length
+        if same_length and _matches(buffer, line, end, headers.texts, headers.layout[number, 0], length):
+            position, stamp = _stamp_and_rest(buffer, line + length, end, headers, number)
+            if position >= 0:
+                return number, position, stamp
         slot = (slot + 1) & mask
     return -1, -1, np.uint64(0)
 
@@ -249,7 +252,7 @@ def _header(buffer: Bytes, line: int, end: int, headers: Headers, guess: int) ->
 def _expected(function: int, size: np.uint64, n_ranks: int, time: np.uint64) -> tuple[np.int64, np.int64]:
     """Both bandwidths in millionths of GB/s by the plugin's formula: the same operations as the SQL macros."""
     traffic = np.float64(size)
-    shared = function == _ALL_GATHER or function == _REDUCE_SCATTER or function == _ALL_GATHER_V
+    shared = function in (_ALL_GATHER, _REDUCE_SCATTER, _ALL_GATHER_V)
     if shared:
         traffic = traffic * n_ranks
     algobw = traffic / np.float64(time) / 1000.0
@@ -265,7 +268,8 @@ def _expected(function: int, size: np.uint64, n_ranks: int, time: np.uint64) -> 
 def _kernel_events(
     buffer: Bytes, position: int, end: int, keys: int, out: Output, row: int, at: int
 ) -> tuple[int, int]:
-    """Read the kernel events of one trace into three rows of `events` from column `at`; position after, and how many."""
+    """Read the kernel events of one trace into three rows of `events` from column `at`; position after, and how
+    many."""
     position = _skip(buffer, position, end, _KERNELS, 0)
     count = 0
     while position >= 0 and position < end and at + count < out.channel.size:
@@ -451,7 +455,8 @@ def new_headers(headers: int, text_bytes: int) -> Headers:
 
 
 def with_room(headers: Headers, number: int, text_bytes: int) -> Headers:
-    """The table with room for one more header than `number` and for so much text; it doubles, so that growing is cheap."""
+    """The table with room for one more header than `number` and for so much text; it doubles, so that growing is
+    cheap."""
     texts = headers.texts
     if text_bytes > texts.size:
         texts = np.concatenate([texts, np.zeros(max(texts.size, text_bytes), np.uint8)])

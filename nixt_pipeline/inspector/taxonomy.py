@@ -33,7 +33,7 @@ class Column:
     meaning: str
     nullable: bool = True
 
-    def field(self) -> "pa.Field[pa.DataType]":
+    def field(self) -> pa.Field:
         """The Arrow field, carrying role, unit and meaning as metadata."""
         metadata = {"role": self.role.value, "unit": self.unit, "meaning": self.meaning}
         return pa.field(self.name, self.type, nullable=self.nullable, metadata=metadata)

@@ -1,7 +1,7 @@
-"""The fast path: gives meaning to what the compiled scanner finds, as Arrow record batches of the events and channels tables.
+"""The fast path: what the compiled scanner finds, as Arrow record batches of the events and channels tables.
 
-A header (communicator, process and versions) is registered once, after a JSON parser and the careful path have read it; from then on its
-bytes stand for its values.
+A header (communicator, process and versions) is registered once, after a JSON parser and the careful path have read it;
+from then on its bytes stand for its values.
 """
 
 from collections.abc import Iterator
@@ -89,7 +89,7 @@ class TemplateDecoder:
 
     def processes(self) -> set[tuple[str | None, int | None]]:
         """The processes whose records were decoded."""
-        used = (self._out.last_sn >= 0).any(axis=1)
+        used = np.asarray((self._out.last_sn >= 0).any(axis=1))
         return self._registry.processes(used)
 
     def decode(self, block: bytes) -> Iterator[Decoded]:
@@ -116,7 +116,8 @@ class TemplateDecoder:
         return bool(self._progress[0] or self._progress[2])
 
     def _leave_to_careful(self, block: bytes, start: int, end: int) -> int:
-        """Put the line at `start`, whose header is none of the template's, on the careful list; the start of the next."""
+        """Put the line at `start`, whose header is none of the template's, on the careful list; the start of the
+        next."""
         progress = self._progress
         after = block.find(b"\n", start, end) + 1 or end
         self._out.careful[progress[2]] = (start, after, progress[6])
@@ -277,7 +278,8 @@ class _Registry:
 
 
 def _read_header(prefix: bytes, rest: bytes, body: str, function: str, thresholds: Thresholds) -> dict[str, Any] | None:
-    """The values of a header by the careful path; None when they need judgement or stand for more than the columns hold."""
+    """The values of a header by the careful path; None when they need judgement or stand for more than the columns
+    hold."""
     record = prefix + str(_SENTINEL_US).encode() + rest + b'AllReduce"}}'
     try:
         value = orjson.loads(record)

@@ -30,8 +30,8 @@ _ARROW_TO_SQL = {
 }
 
 # An identifier cannot be a bound parameter, so the view text is assembled from constants of this package and file
-# lists; every path is quoted as an SQL string. Derived columns are computed here instead of being stored, and so are the written
-# bandwidths where the formula gives them.
+# lists; every path is quoted as an SQL string. Derived columns are computed here instead of being stored, and so are
+# the written bandwidths where the formula gives them.
 _EVENTS_VIEW = """
 CREATE OR REPLACE VIEW events AS
 SELECT

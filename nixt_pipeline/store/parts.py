@@ -148,7 +148,7 @@ class PartWriter:
                 self._schema,
                 compression="zstd",
                 compression_level=1,
-                use_dictionary=dictionary,  # type: ignore[arg-type]  # a list of columns is fine at run time
+                use_dictionary=dictionary,
                 column_encoding=delta,
             )
         table = pa.Table.from_batches(self._batches, self._schema).unify_dictionaries()

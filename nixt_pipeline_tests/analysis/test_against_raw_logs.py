@@ -12,7 +12,7 @@ import pytest
 
 from nixt_pipeline.analysis import analysis_named, compute
 from nixt_pipeline.analysis.cells import build_cells
-from nixt_pipeline.settings import Settings
+from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import catalog
 from nixt_pipeline.store.ingest import ingest
 from nixt_pipeline_tests.conftest import FIXTURES
@@ -45,7 +45,7 @@ def raw() -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[duckdb.DuckDBPyConnection, Settings]]:
     """The job, ingested."""
-    settings = Settings(data_dir=tmp_path_factory.mktemp("data"), workers=1)
+    settings = load_settings(data_dir=tmp_path_factory.mktemp("data"), workers=1)
     ingest(JOB, "job", settings)
     build_cells("job", settings)
     with catalog.open_run(settings, "job") as con:

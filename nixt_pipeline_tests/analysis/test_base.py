@@ -84,7 +84,7 @@ def test_a_materialised_result_is_a_view_of_the_run_and_a_parquet_file_with_mean
     table = materialise(analysis_named("coverage"), "job", run.settings)
     stored = pq.read_table(layout.results_path(run.settings, "coverage", "job"), partitioning=None)
     assert stored.equals(table)
-    assert stored.schema.field("capture_rate").metadata[b"meaning"]
+    assert stored.schema.field("capture_rate").equals(table.schema.field("capture_rate"), check_metadata=True)
     reopened = store_run(EVENTS)
     assert reopened.sql("SELECT run, sn_seen FROM coverage") == [("job", 3)]
 

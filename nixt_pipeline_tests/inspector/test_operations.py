@@ -13,7 +13,8 @@ def test_placement_follows_the_papers_order_of_rules(n_ranks: int, nnodes: int, 
     assert coll_type(n_ranks, nnodes) == expected
 
 
-# 16,777,216 B in 5,765 us: the Broadcast of a released plugin's log reads 2.910185 GB/s. 1 MB in 100 us is 10 GB/s; a factor of
+# 16,777,216 B in 5,765 us: the Broadcast of a released plugin's log reads 2.910185 GB/s. 1 MB in 100 us is 10 GB/s; a
+# factor of
 # 2 * 3/4 for AllReduce on 4 ranks gives 15; AllGather moves 4 MB, 40 GB/s, of which 3/4 on the bus.
 EXAMPLES = [
     ("Broadcast", 16_777_216, 8, 5765, 2.910185, 2.910185),

@@ -133,9 +133,9 @@ def test_what_the_formula_gives_is_not_stored_and_comes_back_exactly(
     line = collective(coll=coll, size=size, time_us=time_us, n_ranks=n_ranks, algobw=algobw, busbw=busbw)
     written = [float(text.split(",")[0].rstrip("}")) for text in line.split('bw_gbs":')[1:]]
     (decoded,) = TemplateDecoder(0, Thresholds()).decode((line + "\n").encode())
-    (row,) = decoded.events.to_pylist() or [None]
+    row = next(iter(decoded.events.to_pylist()), None)
     if row is None or row["coll_algobw_gbs"] is not None:
-        # Bandwidths beyond what the scanner reads, or a rounding tie that printf decides the other way: kept as written.
+        # Beyond what the scanner reads, or a rounding tie that printf decides the other way: kept as written.
         assert row is None or [row["coll_algobw_gbs"], row["coll_busbw_gbs"]] == written
         return
     con = duckdb.connect()
