@@ -21,8 +21,11 @@ def _operations(rows: list[Row]) -> dict[str, float | None]:
 
 
 def _time(rows: list[Row]) -> dict[str, float | None]:
-    transfers = [row["transfer_busbw_p50_gbs"] for row in rows if row["transfer_busbw_p50_gbs"] is not None]
-    lowest = min(transfers) / median(transfers) if transfers and median(transfers) else None
+    groups: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if row["transfer_busbw_p50_gbs"]:
+            groups.setdefault((row["coll"], row["coll_type"]), []).append(row["transfer_busbw_p50_gbs"])
+    lowest = min((min(values) / median(values) for values in groups.values()), default=None)
     return {"time bins": len({row["bin_start_us"] for row in rows}), "slowest bin / median transfer bandwidth": lowest}
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from nixt_pipeline.inspector.reader import compression_of
+from nixt_pipeline.inspector.decompression import compression_of
 
 # The plugin's own name, with what forks and compression append: <host>-pid<pid>[-<epoch>].log[.gz]
 _LOG_NAME = re.compile(r"(?P<host>.+)-pid(?P<pid>\d{1,18})(?:-\d+)?\.(?:log|jsonl?)(?:\.\w+)?", re.ASCII)

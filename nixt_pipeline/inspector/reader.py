@@ -1,22 +1,18 @@
-"""Bytes of a log file, decompressed, decoded to UTF-8 and cut into lines, in bounded memory.
+"""The content of a log file, decoded to UTF-8 and cut into blocks of whole lines, in bounded memory.
 
 A damaged file is data: reading stops where nothing more can be had, what came before is kept, and `LogReader.problem`
 says what is wrong. Only an `OSError` (no permission, vanished) leaves this module.
 """
 
-import bz2
 import codecs
-import lzma
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
 import xxhash
 
-_CHUNK_BYTES = 4 << 20
-_MAGIC = ((b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\x00", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"))
+from nixt_pipeline.inspector.decompression import Content
+
 # Longest first: the UTF-32 little-endian mark begins with the UTF-16 one.
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -44,12 +40,6 @@ class Block(NamedTuple):
     data: bytes
 
 
-def compression_of(head: bytes) -> str:
-    """The compression of a file by its first bytes (`none`, `gzip`, `bzip2`, `xz`, `zstd`); its name is not to be
-    trusted."""
-    return next((name for magic, name in _MAGIC if head.startswith(magic)), "none")
-
-
 class LogReader:
     """The lines of one log file. Iterate once; then `problem`, `content_bytes`, `blank_bytes` and `digest` are final.
 
@@ -57,12 +47,17 @@ class LogReader:
     """
 
     def __init__(self, path: Path, max_line_bytes: int) -> None:
-        self.path = path
-        self.problem: str | None = None
+        self._content = Content(path)
+        self._chunks = iter(self._content)
         self.content_bytes = 0
         self.blank_bytes = 0
         self._max_line_bytes = max_line_bytes
         self._hash = xxhash.xxh3_128()
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the compressed file, or None."""
+        return self._content.problem
 
     @property
     def digest(self) -> str:
@@ -103,7 +98,7 @@ class LogReader:
 
     def _decoded(self) -> Iterator[bytes]:
         """The content as UTF-8, without a leading byte order mark (counted as blank)."""
-        chunks = self._decompressed()
+        chunks = self._chunks
         first = next(chunks, b"")
         while 0 < len(first) < len(codecs.BOM_UTF32_LE):
             more = next(chunks, b"")
@@ -128,94 +123,3 @@ class LogReader:
         self.content_bytes += len(chunk)
         self._hash.update(chunk)
         return chunk
-
-    def _decompressed(self) -> Iterator[bytes]:
-        with self.path.open("rb") as file:
-            compression = compression_of(file.read(8))
-            file.seek(0)
-            raw = iter(lambda: file.read(_CHUNK_BYTES), b"")
-            if compression == "none":
-                yield from raw
-            elif compression == "gzip":
-                yield from self._gunzip(raw)
-            elif compression == "zstd":
-                yield from self._unzstd()
-            else:
-                yield from self._decompress(
-                    raw, bz2.BZ2Decompressor if compression == "bzip2" else lzma.LZMADecompressor
-                )
-
-    def _gunzip(self, raw: Iterator[bytes]) -> Iterator[bytes]:
-        """All members of a gzip stream, at most a chunk at a time whatever the ratio; on damage, everything before
-        it."""
-        member = zlib.decompressobj(wbits=31)
-        data = b""
-        for block in raw:
-            data += block
-            while data:
-                if member.eof:
-                    data = data.lstrip(b"\x00")
-                    if data and not data.startswith(b"\x1f"):
-                        self.problem = "gzip followed by other data"
-                        return
-                    if not data:
-                        break
-                    member = zlib.decompressobj(wbits=31)
-                before = member.copy()
-                try:
-                    chunk = member.decompress(data, _CHUNK_BYTES)
-                except zlib.error as error:
-                    self.problem = f"corrupt gzip: {error}"
-                    yield from _salvage(before, data)
-                    return
-                data = member.unused_data if member.eof else member.unconsumed_tail
-                if chunk:
-                    yield chunk
-        if not member.eof:
-            if tail := member.flush():
-                yield tail
-            self.problem = "truncated gzip"
-
-    def _decompress(
-        self, raw: Iterator[bytes], new: type[bz2.BZ2Decompressor] | type[lzma.LZMADecompressor]
-    ) -> Iterator[bytes]:
-        stream: bz2.BZ2Decompressor | lzma.LZMADecompressor = new()
-        for block in raw:
-            data = block
-            while data or not (stream.needs_input or stream.eof):
-                if stream.eof:
-                    data, stream = data.lstrip(b"\x00"), new()
-                    continue
-                try:
-                    chunk = stream.decompress(data, _CHUNK_BYTES)
-                except (OSError, lzma.LZMAError, EOFError) as error:
-                    self.problem = f"corrupt compressed stream: {error}"
-                    return
-                data = stream.unused_data if stream.eof else b""
-                if chunk:
-                    yield chunk
-        if not stream.eof:
-            self.problem = "truncated compressed stream"
-
-    def _unzstd(self) -> Iterator[bytes]:
-        with pa.OSFile(str(self.path), "rb") as source, pa.CompressedInputStream(source, "zstd") as stream:
-            try:
-                while chunk := stream.read(_CHUNK_BYTES):
-                    yield chunk
-            except OSError as error:
-                self.problem = f"truncated or corrupt zstd: {error}"
-
-
-def _salvage(member: "zlib._Decompress", data: bytes) -> Iterator[bytes]:
-    """What a damaged gzip member still gives: the same input again in ever smaller pieces, up to the damage."""
-    for step in (1024, 1):
-        while data:
-            before = member.copy()
-            try:
-                chunk = member.decompress(data[:step])
-            except zlib.error:
-                member = before
-                break
-            data = data[step:]
-            if chunk:
-                yield chunk

@@ -131,7 +131,7 @@ def judge_validation(summary: IngestSummary, files: pa.Table, rejects: pa.Table)
     yield Verdict(
         READABLE.name,
         records["stored"] > 0,
-        f"{records['stored']:,} records in {summary.files['read'] + summary.files['unchanged']:,} files",
+        f"{records['stored']:,} records in {sum(summary.files.values()):,} files",
         {"records": records["stored"]},
     )
     parts = {name: count for name, count in sizes.items() if name != "read"}

@@ -51,7 +51,7 @@ def test_every_byte_has_one_place(tmp_path: Path, settings: Settings) -> None:
     assert (summary.lines_rejected, summary.bytes_rejected) == (1, 100)
     assert (summary.lines_foreign, summary.bytes_foreign) == (2, 14 + 14)
     assert summary.bytes_blank == 1
-    assert summary.rejects[0][2:4] == (len(good) + len("\n\n==> a.log <==\n"), 4)
+    assert summary.rejects[0][2:4] == (len(good) + 2, 3)
 
 
 def test_a_file_of_something_else_is_one_foreign_thing(tmp_path: Path, settings: Settings) -> None:

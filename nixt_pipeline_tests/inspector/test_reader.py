@@ -6,7 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from nixt_pipeline.inspector.reader import Line, LogReader, compression_of
+from nixt_pipeline.inspector.decompression import compression_of
+from nixt_pipeline.inspector.reader import Line, LogReader
 
 TEXT = b'{"a":1}\n{"b":2}\n'
 
