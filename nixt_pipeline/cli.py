@@ -122,6 +122,20 @@ def demo(settings: Settings, seed: int) -> None:
         click.echo(_analyse_and_report(run, settings))
 
 
+@main.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=3000, show_default=True, type=click.IntRange(1, 65535))
+@click.pass_obj
+def ui(settings: Settings, host: str, port: int) -> None:
+    """Start Dagster's web interface, and with it the sensor that picks up finished jobs from the landing directory."""
+    from nixt_pipeline.defs.home import serve
+
+    with _input_errors():
+        settings.landing_dir.mkdir(parents=True, exist_ok=True)
+        click.echo(f"http://{host}:{port}  (drop dump directories into {settings.landing_dir}; Ctrl-C stops)", err=True)
+        serve(settings, host, port)
+
+
 def _ingest(directory: Path, run: str | None, settings: Settings) -> IngestSummary:
     with _progress("Reading logs") as advance:
         return api.ingest_run(directory, settings, run, lambda done, total: advance(done, total, ""))
