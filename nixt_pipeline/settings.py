@@ -66,8 +66,9 @@ class Settings(BaseSettings):
     finished_markers: tuple[str, ...] = Field(
         ("_SUCCESS",), description="Names of files that declare a directory finished"
     )
+    # A job that pauses for longer (a slow checkpoint) is ingested early and again when it grew, which costs what grew.
     quiet_period_s: float = Field(
-        300.0, ge=0, description="A directory without a marker is finished after this long without a change"
+        60.0, ge=0, description="A directory without a marker is finished after this long without a change"
     )
     sacct_command: str | None = Field(
         None,

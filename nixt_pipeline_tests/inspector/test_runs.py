@@ -102,8 +102,8 @@ def test_a_marker_finishes_a_run_at_once(settings: Settings, tmp_path: Path) -> 
 
 
 def test_without_a_marker_a_quiet_period_decides(settings: Settings, tmp_path: Path) -> None:
-    assert not is_finished(a_run(tmp_path, 1000.0), settings, 1299.0).finished
-    assert is_finished(a_run(tmp_path, 1000.0), settings, 1300.0).finished
+    assert not is_finished(a_run(tmp_path, 1000.0), settings, 1059.0).finished
+    assert is_finished(a_run(tmp_path, 1000.0), settings, 1060.0).finished
 
 
 @pytest.mark.parametrize(("state", "finished"), [("COMPLETED", True), ("CANCELLED by 5", True), ("RUNNING", False)])
