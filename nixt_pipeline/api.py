@@ -14,7 +14,7 @@ from nixt_pipeline.inspector.runs import run_id
 from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import catalog, ingest, layout
 from nixt_pipeline.store.accounts import IngestSummary
-from nixt_pipeline.store.ingest import Progress
+from nixt_pipeline.store.fan_out import Progress
 from nixt_pipeline.store.manifest import Manifest, read_manifest
 
 # Called with the number of steps done, the number of steps, and the name of the step that follows.

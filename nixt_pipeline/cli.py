@@ -20,7 +20,7 @@ from nixt_pipeline.inspector.runs import LandingError
 from nixt_pipeline.settings import Settings, SettingsError, load_settings
 from nixt_pipeline.store import catalog
 from nixt_pipeline.store.accounts import IngestSummary
-from nixt_pipeline.store.ingest import IngestError
+from nixt_pipeline.store.fan_out import IngestError
 from nixt_pipeline.store.manifest import Manifest, StoreVersionError, UnknownRunError, list_runs
 
 _INPUT_ERRORS = (SettingsError, IngestError, UnknownRunError, StoreVersionError, LandingError, OSError)

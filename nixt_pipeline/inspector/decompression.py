@@ -7,7 +7,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 from isal import isal_zlib
@@ -27,25 +27,54 @@ def compression_of(head: bytes) -> str:
     return next((name for magic, name in _MAGIC if head.startswith(magic)), "none")
 
 
+class Span(NamedTuple):
+    """A stretch of an uncompressed file, in bytes; `end` is None for the end of the file."""
+
+    start: int
+    end: int | None
+
+
+WHOLE = Span(0, None)
+
+
 class Content:
     """The unfolded content of one file, as chunks. Iterate once; then `problem` says what is wrong, None if nothing is.
 
     Raises `OSError` while iterating when the file cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, span: Span = WHOLE) -> None:
         self.problem: str | None = None
-        self._path = path
+        self.start = 0  # position of the first byte; final once the first chunk is there
+        self._path, self._span = path, span
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield chunks of at most 4 MiB; decompression runs ahead in a thread."""
         with self._path.open("rb") as file:
             compression = compression_of(file.read(8))
             if compression == "none":
-                file.seek(0)
-                yield from iter(lambda: file.read(_CHUNK_BYTES), b"")
+                yield from self._plain(file)
                 return
         yield from _ahead({"gzip": self._gzip, "bzip2": self._bzip2, "xz": self._xz, "zstd": self._zstd}[compression]())
+
+    def _plain(self, file: BinaryIO) -> Iterator[bytes]:
+        """The lines that begin within the span, whole."""
+        begin, end = self._span
+        file.seek(max(0, begin - 1))
+        if begin:
+            for _ in _rest_of_line(file):
+                pass
+        self.start = file.tell()
+        left = self.start
+        chunk = b"\n"
+        while end is None or left < end:
+            chunk = file.read(_CHUNK_BYTES if end is None else min(_CHUNK_BYTES, end - left))
+            if not chunk:
+                return
+            left += len(chunk)
+            yield chunk
+        if not chunk.endswith(b"\n"):
+            yield from _rest_of_line(file)
 
     def _raw(self) -> Iterator[bytes]:
         with self._path.open("rb") as file:
@@ -127,6 +156,14 @@ class Content:
                     yield chunk
             except OSError as error:
                 self.problem = f"truncated or corrupt zstd: {error}"
+
+
+def _rest_of_line(file: BinaryIO) -> Iterator[bytes]:
+    """What is left of the current line, with its end."""
+    while piece := file.readline(_CHUNK_BYTES):
+        yield piece
+        if piece.endswith(b"\n"):
+            return
 
 
 def _salvage(member: Any, data: bytes) -> Iterator[bytes]:

@@ -41,6 +41,8 @@ class LogFile:
     last_dump_us: int | None
     foreign: bool = False
     unreadable: str | None = None
+    # Whether it can be decoded in slices: plain text in one-byte units whose lines say by themselves whose they are.
+    splittable: bool = False
 
 
 @dataclass(frozen=True)

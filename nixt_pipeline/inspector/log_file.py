@@ -1,7 +1,6 @@
 """Decode one log file: every byte ends up as part of a record, a rejected line, a foreign line or a blank."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -9,6 +8,8 @@ import pyarrow as pa
 
 from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.inspector.decoder import Fragment, decode_line, has_inspector_vocabulary, is_foreign_line
+from nixt_pipeline.inspector.decompression import WHOLE, Span
+from nixt_pipeline.inspector.file_summary import MAX_REJECT_ROWS, FileSummary
 from nixt_pipeline.inspector.reader import Block, Line, LogReader
 from nixt_pipeline.inspector.records import ForeignError, RecordTyper, RejectedError, Row, Typed
 from nixt_pipeline.settings import Settings
@@ -16,8 +17,6 @@ from nixt_pipeline.settings import Settings
 if TYPE_CHECKING:
     from nixt_pipeline.inspector.template import Decoded
 
-# A file of nothing but broken lines keeps this many of them as rows; the counts stay exact.
-MAX_REJECT_ROWS = 10_000
 _SAMPLE_CHARACTERS = 200
 _EVENT_NAMES = [column.name for column in taxonomy.EVENT_COLUMNS]
 _VERSION, _COLL, _SN = (_EVENT_NAMES.index(name) for name in ("inspector_output_format_version", "coll", "coll_sn"))
@@ -33,42 +32,23 @@ class Sink(Protocol):
         """Take rows that the fast path decoded."""
 
 
-@dataclass
-class FileSummary:
-    """What decoding one file came to; byte counts are after decompression and decoding to UTF-8."""
-
-    file_id: int
-    path: str
-    status: str = "read"
-    problem: str | None = None
-    first_dump_us: int | None = None
-    last_dump_us: int | None = None
-    records_collective: int = 0
-    records_p2p: int = 0
-    records_auxiliary: int = 0
-    lines_rejected: int = 0
-    lines_foreign: int = 0
-    bytes_read: int = 0
-    bytes_stored: int = 0
-    bytes_rejected: int = 0
-    bytes_foreign: int = 0
-    bytes_blank: int = 0
-    content_digest: str | None = None
-    rejects: list[Row] = field(default_factory=list)
-    processes: set[tuple[str | None, int | None]] = field(default_factory=set)
-    # Whether the file may hold a record twice: a sequence number of a communicator and function did not rise.
-    may_repeat: bool = False
-
-
 def decode_file(
-    path: Path, name: str, file_id: int, sink: Sink, settings: Settings, *, by_template: bool = False
+    path: Path,
+    name: str,
+    file_id: int,
+    sink: Sink,
+    settings: Settings,
+    *,
+    span: Span = WHOLE,
+    by_template: bool = False,
 ) -> FileSummary:
     """Decode the file at `path` (called `name` in tables) into `sink`; an unreadable one is a status, not an exception.
 
-    `by_template` tries the fast path on every line first; the result is the same.
+    `span` limits it to the lines that begin there. `by_template` tries the fast path on every line first; the result is
+    the same. Call `settle` on the summary of the whole file.
     """
     summary = FileSummary(file_id, name)
-    reader = LogReader(path, settings.max_line_bytes)
+    reader = LogReader(path, settings.max_line_bytes, span)
     decoding = _Decoding(summary, RecordTyper(file_id, settings.thresholds), sink, settings)
     try:
         if by_template:
@@ -76,14 +56,14 @@ def decode_file(
         else:
             for line in reader:
                 decoding.take(line)
+                summary.lines = line.number
     except OSError as error:
         summary.status, summary.problem = "unreadable", f"{error.strerror or error} (at byte {reader.content_bytes})"
-    decoding.flush()
+    decoding.finish()
     summary.problem = summary.problem or reader.problem
     summary.bytes_read = reader.content_bytes
     summary.bytes_blank += reader.blank_bytes
-    summary.content_digest = reader.digest
-    decoding.finish()
+    summary.content_digest = reader.digest if span == WHOLE else None
     return summary
 
 
@@ -92,8 +72,7 @@ class _Decoding:
 
     def __init__(self, summary: FileSummary, typer: RecordTyper, sink: Sink, settings: Settings) -> None:
         self._summary, self._typer, self._sink, self._settings = summary, typer, sink, settings
-        self._recognised = False
-        self._last_sn: dict[Row, int] = {}
+        self._counters: dict[Row, tuple[int, int]] = {}
         self._held: list[Line] = []
 
     def take_blocks(self, blocks: Iterator[Block]) -> None:
@@ -108,10 +87,10 @@ class _Decoding:
                     self._count(decoded)
                 for line in decoded.careful:
                     self.take(Line(block.offset + line.start, line.number, block.data[line.start : line.end]))
-        fast = decoder.processes()
-        # The two paths watch sequence numbers apart, so a file in which both found operations may hold one twice.
-        self._summary.may_repeat |= decoder.may_repeat or bool(fast and self._last_sn)
-        self._summary.processes |= fast
+        self._summary.may_repeat |= decoder.may_repeat
+        self._summary.processes |= decoder.processes()
+        self._summary.counters = decoder.counters()
+        self._summary.lines += decoder.lines
 
     def _count(self, decoded: "Decoded") -> None:
         summary = self._summary
@@ -125,7 +104,7 @@ class _Decoding:
         """Decode a line, joining pretty-printed objects (a line `{` up to a line `}`) into one."""
         text = line.data.rstrip()
         if self._held and (line.number != self._held[-1].number + 1 or text.startswith(b'{"')):
-            self.flush()
+            self._flush()
         if not self._held and text != b"{":
             self._take(line)
             return
@@ -135,9 +114,18 @@ class _Decoding:
             self._held.clear()
             self._take(whole)
         elif sum(len(part.data) for part in self._held) > self._settings.max_line_bytes:
-            self.flush()
+            self._flush()
 
-    def flush(self) -> None:
+    def finish(self) -> None:
+        """Hand over what was collected on the way."""
+        self._flush()
+        summary = self._summary
+        # The two paths watch sequence numbers apart, so a file in which both found operations may hold one twice.
+        summary.may_repeat |= bool(summary.counters and self._counters)
+        summary.counters |= self._counters
+        summary.stateful = self._typer.stateful
+
+    def _flush(self) -> None:
         """Decode the held lines of a pretty-printed object that did not end one by one."""
         held, self._held = self._held, []
         for line in held:
@@ -169,7 +157,7 @@ class _Decoding:
         try:
             typed = self._typer.type(fragment.value, len(data), offset, fragment.non_finite)
         except RejectedError as error:
-            self._recognised = True
+            self._summary.recognised = True
             self._refuse(line, data, "rejected", str(error), offset)
         except ForeignError as error:
             self._refuse(line, data, "foreign", str(error), offset)
@@ -196,9 +184,11 @@ class _Decoding:
             return
         kind, sequence_number = event[0], event[_SN]
         counter = (*event[:_VERSION], event[_COLL] if kind == "collective" else None)
-        if sequence_number is None or sequence_number <= self._last_sn.get(counter, -1):
+        first, last = self._counters.get(counter, (sequence_number, -1))
+        if sequence_number is None or sequence_number <= last:
             self._summary.may_repeat = True
-        self._last_sn[counter] = sequence_number or 0
+        else:
+            self._counters[counter] = first, sequence_number
 
     def _extend_span(self, timestamp_us: int | None) -> None:
         summary = self._summary
@@ -208,7 +198,7 @@ class _Decoding:
 
     def _refuse(self, line: Line, data: bytes, outcome: str, reason: str, offset: int | None = None) -> None:
         summary = self._summary
-        self._recognised = self._recognised or has_inspector_vocabulary(data)
+        summary.recognised = summary.recognised or has_inspector_vocabulary(data)
         if outcome == "rejected":
             summary.lines_rejected += 1
             summary.bytes_rejected += len(data)
@@ -220,19 +210,3 @@ class _Decoding:
             at = line.offset if offset is None else offset
             row = (summary.file_id, summary.path, at, line.number, len(data), outcome, reason, sample)
             summary.rejects.append(row)
-
-    def finish(self) -> None:
-        """Decide what kind of file it was: empty, ours, or somebody else's (then it counts as one thing, not line by
-        line)."""
-        summary = self._summary
-        records = summary.records_collective + summary.records_p2p + summary.records_auxiliary
-        if summary.status == "unreadable":
-            return
-        if summary.bytes_read == summary.bytes_blank:
-            summary.status = "empty"
-        elif not records and not self._recognised:
-            summary.status = "foreign"
-            summary.bytes_foreign = summary.bytes_read
-            summary.bytes_rejected = summary.bytes_blank = 0
-            summary.lines_rejected = summary.lines_foreign = 0
-            summary.rejects.clear()

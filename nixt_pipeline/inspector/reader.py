@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from nixt_pipeline.inspector.decompression import Content
+from nixt_pipeline.inspector.decompression import WHOLE, Content, Span
 
 # Longest first: the UTF-32 little-endian mark begins with the UTF-16 one.
 _BYTE_ORDER_MARKS = (
@@ -46,8 +46,8 @@ class LogReader:
     A line longer than `max_line_bytes` is handed out in pieces, cut between two records where that is possible.
     """
 
-    def __init__(self, path: Path, max_line_bytes: int) -> None:
-        self._content = Content(path)
+    def __init__(self, path: Path, max_line_bytes: int, span: Span = WHOLE) -> None:
+        self._content = Content(path, span)
         self._chunks = iter(self._content)
         self.content_bytes = 0
         self.blank_bytes = 0
@@ -84,7 +84,7 @@ class LogReader:
         offset: int | None = None
         for chunk in self._decoded():
             # How long a byte order mark is shows only once the first chunk is there.
-            offset = self.blank_bytes if offset is None else offset
+            offset = self._content.start + self.blank_bytes if offset is None else offset
             pending = pending + chunk if pending else chunk
             cut = pending.rfind(b"\n") + 1
             while cut or len(pending) > self._max_line_bytes:

@@ -5,7 +5,7 @@ A value that a typed column cannot hold, and every unknown key, goes to the `ext
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -71,7 +71,9 @@ class RecordTyper:
 
     file_id: int
     thresholds: Thresholds
-    marker: Marker | None = field(default=None)
+    marker: Marker | None = None
+    # Whether a line was seen that belongs to a marker, or asks for one.
+    stateful: bool = False
 
     def type(self, value: dict[str, Any], n_bytes: int, offset: int, non_finite: tuple[str, ...] = ()) -> Typed:
         """The typed row of one object. Raises `RejectedError` or `ForeignError`.
@@ -98,6 +100,7 @@ class RecordTyper:
     def _identity(self, value: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         header = value.get("header")
         if header is None:
+            self.stateful = True
             if self.marker is None or self.marker.remaining <= 0:
                 raise RejectedError("no header, and no dump_stats marker in force to take it from")
             self.marker.remaining -= 1

@@ -108,6 +108,7 @@ class Output(NamedTuple):
     flags: NDArray[np.int32]
     n_bytes: NDArray[np.int32]
     last_sn: Int64s  # (headers, functions + 1): the latest sequence number, -1 before the first; P2P in column 0
+    first_sn: Int64s  # of the same shape: the first one
     traces: Int64s  # (records, 5): start and stop order, start and stop time, end in the channel arrays; end -1 without
     channel: NDArray[np.int32]
     events: Int64s  # (6, channels): start, stop and record, first as order, then as time
@@ -399,6 +400,8 @@ def scan(
             counter = 0 if headers.layout[number, 4] == 1 else out.function[records] + 1
             if np.int64(out.sn[records]) <= out.last_sn[number, counter]:
                 progress[3] = 1
+            elif out.last_sn[number, counter] < 0:
+                out.first_sn[number, counter] = np.int64(out.sn[records])
             out.last_sn[number, counter] = np.int64(out.sn[records])
             if guess >= 0:
                 headers.following[progress[5]] = number
@@ -437,6 +440,7 @@ def new_output(records: int, channels: int, careful: int) -> Output:
         flags=empty(np.int32, records),
         n_bytes=empty(np.int32, records),
         last_sn=np.full((0, len(FUNCTIONS) + len(UNKNOWN_FUNCTIONS) + 1), -1, np.int64),
+        first_sn=np.full((0, len(FUNCTIONS) + len(UNKNOWN_FUNCTIONS) + 1), -1, np.int64),
         traces=empty(np.int64, records, 5),
         channel=empty(np.int32, channels),
         events=empty(np.int64, 6, channels),
@@ -485,4 +489,4 @@ def with_counters(out: Output, headers: Headers) -> Output:
     if missing <= 0:
         return out
     rows = np.full((missing, out.last_sn.shape[1]), -1, np.int64)
-    return out._replace(last_sn=np.concatenate([out.last_sn, rows]))
+    return out._replace(last_sn=np.concatenate([out.last_sn, rows]), first_sn=np.concatenate([out.first_sn, rows]))

@@ -92,6 +92,14 @@ class TemplateDecoder:
         used = np.asarray((self._out.last_sn >= 0).any(axis=1))
         return self._registry.processes(used)
 
+    def counters(self) -> dict[tuple[Any, ...], tuple[int, int]]:
+        """First and last sequence number of each communicator, rank, process and function."""
+        used = np.argwhere(self._out.last_sn >= 0)
+        spans = ((int(self._out.first_sn[row, place]), int(self._out.last_sn[row, place])) for row, place in used)
+        names = (None, *_FUNCTIONS.to_pylist())
+        keys = ((*self._registry.counter(int(row)), names[place]) for row, place in used)
+        return dict(zip(keys, spans, strict=True))
+
     def decode(self, block: bytes) -> Iterator[Decoded]:
         """Decode a block of whole lines in steps of bounded size."""
         end = len(block)
@@ -213,6 +221,10 @@ class _Registry:
         """Whether two headers name the same communicator, rank and process."""
         counters = list(zip(*(self._values[name] for name in _COUNTER), strict=True))
         return len(set(counters)) < len(counters)
+
+    def counter(self, number: int) -> tuple[Any, ...]:
+        """What has sequence numbers of its own, of header `number`."""
+        return tuple(self._values[name][number] for name in _COUNTER)
 
     def register(self, block: bytes, start: int, end: int, thresholds: Thresholds) -> bool:
         """Learn the header of the line at `start`. False when the careful path must read such lines."""

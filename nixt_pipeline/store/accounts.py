@@ -1,14 +1,14 @@
 """The books of an ingest: what became of every file, record and byte."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import pyarrow as pa
 
 from nixt_pipeline.inspector import taxonomy
+from nixt_pipeline.inspector.file_summary import FileSummary
 from nixt_pipeline.inspector.inventory import LogFile
-from nixt_pipeline.inspector.log_file import FileSummary
 from nixt_pipeline.store.duplicates import Repeats
 
 
@@ -60,7 +60,8 @@ def account_unread(number: int, file: LogFile) -> FileAccount:
 
 def account_decoded(file: LogFile, summary: FileSummary) -> FileAccount:
     """The account of a file that a worker decoded."""
-    counts = {name: value for name, value in asdict(summary).items() if name not in ("rejects", "processes", "path")}
+    shared = {column.name for column in fields(FileSummary)} & {column.name for column in fields(FileAccount)}
+    counts = {name: getattr(summary, name) for name in shared - {"processes", "path"}}
     facts = _facts(summary.file_id, file, summary.status)
     return replace(facts, **counts, processes=tuple(sorted(summary.processes, key=str)))
 

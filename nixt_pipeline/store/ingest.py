@@ -11,12 +11,10 @@ not read again: their rows are taken over.
 
 import json
 import logging
-import multiprocessing
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -36,32 +34,18 @@ from nixt_pipeline.store import duplicates, layout, takeover
 from nixt_pipeline.store.accounts import FileAccount, IngestSummary
 from nixt_pipeline.store.catalog import publish_catalog
 from nixt_pipeline.store.dimensions import write_dimensions, write_membership
+from nixt_pipeline.store.fan_out import IngestError, Progress, decode_files
 from nixt_pipeline.store.files import write_table, write_text
 from nixt_pipeline.store.manifest import Manifest, UnknownRunError, read_manifest, write_manifest
-from nixt_pipeline.store.parts import (
-    AUXILIARY,
-    Bundle,
-    DecodedBundle,
-    decode_bundle,
-    make_bundles,
-    rewrite_part,
-    weight_bytes,
-)
+from nixt_pipeline.store.parts import AUXILIARY, Piece, rewrite_part
 
 log = logging.getLogger(__name__)
-
-# Called with the bytes of input done and to do.
-Progress = Callable[[int, int], None]
 
 # Part of a generation's name: when the decoder makes something else of the same bytes, every generation is new.
 DECODER_VERSION = 1
 _VALIDATED = "validated.json"
 _LOCK_TIMEOUT_S = 900.0
 _REJECTS = taxonomy.schema(taxonomy.REJECT_COLUMNS)
-
-
-class IngestError(RuntimeError):
-    """The ingest cannot go on; the message says where and what to do."""
 
 
 @dataclass(frozen=True)
@@ -194,16 +178,14 @@ def _validate(
         parts = takeover.take_over_parts(old, generation, kept, before.parts)
         rejects.append(takeover.take_over_table(old, "rejects", kept, _REJECTS))
         auxiliary.append(takeover.take_over_table(old, "auxiliary", kept, AUXILIARY))
-    readable = [(number, file) for number, file in plan.to_read if not file.foreign and not file.unreadable]
+    readable = [Piece(number, file) for number, file in plan.to_read if not file.foreign and not file.unreadable]
     accounts = plan.kept + [books.account_unread(n, f) for n, f in plan.to_read if f.foreign or f.unreadable]
-    files = dict(readable)
-    for decoded in _decode(
-        make_bundles(inventory.directory, readable, generation, settings), settings, progress, executor
-    ):
-        parts[decoded.part] = [summary.file_id for summary in decoded.summaries]
-        accounts += [books.account_decoded(files[summary.file_id], summary) for summary in decoded.summaries]
-        rejects += [_table(summary.rejects, _REJECTS) for summary in decoded.summaries]
-        auxiliary.append(_table(decoded.auxiliary, AUXILIARY))
+    files = {piece.file_id: piece.file for piece in readable}
+    decoded = decode_files(inventory.directory, readable, generation, settings, progress, executor)
+    parts |= decoded.parts
+    accounts += [books.account_decoded(files[summary.file_id], summary) for summary in decoded.summaries]
+    rejects += [_table(summary.rejects, _REJECTS) for summary in decoded.summaries]
+    auxiliary.append(_table(decoded.auxiliary, AUXILIARY))
     accounts, copies = _without_duplicates(accounts, parts, generation, settings)
     parts = {part: [number for number in numbers if number not in copies] for part, numbers in parts.items()}
     originals = pa.array(sorted(copies), pa.int32())
@@ -217,46 +199,6 @@ def _validate(
     incarnations = write_membership(generation, inventory.run, settings)
     dropped = _dropped_by_plugin(pa.concat_tables(auxiliary))
     return _Validated(accounts, parts, incarnations, dropped, time.monotonic() - started)
-
-
-def _decode(
-    bundles: list[Bundle], settings: Settings, progress: Progress | None, executor: Executor | None
-) -> Iterator[DecodedBundle]:
-    """Decode the bundles in parallel, handing them out in their own order, so that the result does not depend on
-    timing."""
-    weights = {bundle.part: sum(weight_bytes(file) for _, file in bundle.files) for bundle in bundles}
-    total, done = sum(weights.values()), 0
-    results: dict[str, DecodedBundle] = {}
-    with _workers(len(bundles), settings, executor) as pool:
-        if pool is None:
-            finished: Iterator[DecodedBundle] = (decode_bundle(bundle, settings) for bundle in bundles)
-        else:
-            futures = [pool.submit(decode_bundle, bundle, settings) for bundle in bundles]
-            finished = (future.result() for future in as_completed(futures))
-        try:
-            for decoded in finished:
-                results[decoded.part] = decoded
-                done += weights[decoded.part]
-                if progress:
-                    progress(done, total)
-        except BrokenProcessPool as error:
-            raise IngestError(
-                "a worker process was killed, most likely for want of memory;"
-                " set NIXT_WORKERS or NIXT_BUNDLE_BYTES lower"
-            ) from error
-    yield from (results[bundle.part] for bundle in bundles)
-
-
-@contextmanager
-def _workers(bundles: int, settings: Settings, executor: Executor | None) -> Iterator[Executor | None]:
-    """The executor to use; None for work that is not worth a second process."""
-    if executor is not None or bundles < 2 or settings.workers < 2:
-        yield executor
-        return
-    # The Dagster process that calls this has threads, which fork would copy in whatever state they are in.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(settings.workers, bundles), mp_context=context) as pool:
-        yield pool
 
 
 def _without_duplicates(

@@ -3,7 +3,7 @@ its rows."""
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nixt_pipeline.inspector import taxonomy
+from nixt_pipeline.inspector.decompression import WHOLE, Span
+from nixt_pipeline.inspector.file_summary import FileSummary
 from nixt_pipeline.inspector.inventory import LogFile
-from nixt_pipeline.inspector.log_file import FileSummary, decode_file
+from nixt_pipeline.inspector.log_file import decode_file
 from nixt_pipeline.inspector.records import Row, Typed
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import temporary_path
@@ -32,72 +34,102 @@ _DELTA = {"dump_timestamp_us": "DELTA_BINARY_PACKED", "coll_sn": "DELTA_BINARY_P
 _COMPRESSION_RATIO = 20
 # Loading the compiled scanner takes about as long as decoding this much without it.
 _TEMPLATE_FROM_BYTES = 16 << 20
+# Slices smaller than this are not worth a part of their own.
+_MIN_SLICE_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file, or a slice of a large one, to decode."""
+
+    file_id: int
+    file: LogFile
+    span: Span = WHOLE
+
+    @property
+    def weight_bytes(self) -> int:
+        """About how many bytes of JSON it holds, for balancing work."""
+        end = self.file.size_bytes if self.span.end is None else self.span.end
+        return (end - self.span.start) * (_COMPRESSION_RATIO if self.file.compression != "none" else 1)
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """Files that one worker decodes into one part."""
+    """What one worker decodes into one part."""
 
     directory: str
-    files: tuple[tuple[int, LogFile], ...]  # (file_id, file)
+    pieces: tuple[Piece, ...]
     generation: str
 
     @property
     def part(self) -> str:
-        """Name of the part: the same files in the same state give the same name."""
-        state = "\n".join(f"{number}\0{file.path}\0{file.mtime_ns}\0{file.fingerprint}" for number, file in self.files)
-        return "part-" + hashlib.blake2b(state.encode(), digest_size=6).hexdigest()
+        """Name of the part: the same content gives the same name."""
+        states = (f"{p.file_id}\0{p.file.path}\0{p.file.mtime_ns}\0{p.file.fingerprint}\0{p.span}" for p in self.pieces)
+        return "part-" + hashlib.blake2b("\n".join(states).encode(), digest_size=6).hexdigest()
+
+    @property
+    def weight_bytes(self) -> int:
+        """About how many bytes of JSON it holds."""
+        return sum(piece.weight_bytes for piece in self.pieces)
 
 
 @dataclass(frozen=True)
 class DecodedBundle:
-    """What a worker hands back: small, for the rows are on disk."""
+    """What a worker hands back, one summary for each piece: small, for the rows are on disk."""
 
-    part: str
+    bundle: Bundle
     summaries: list[FileSummary]
     auxiliary: list[Row]
 
 
-def weight_bytes(file: LogFile) -> int:
-    """About how many bytes of JSON a file holds, for balancing work."""
-    return file.size_bytes * (_COMPRESSION_RATIO if file.compression != "none" else 1)
+def make_bundles(directory: str, pieces: list[Piece], generation: Path, settings: Settings) -> list[Bundle]:
+    """Share the files out in bundles of about `bundle_bytes`, smaller ones when that keeps every worker busy.
 
-
-def make_bundles(
-    directory: str, files: list[tuple[int, LogFile]], generation: Path, settings: Settings
-) -> list[Bundle]:
-    """Cut `files` into bundles of about `bundle_bytes`, smaller ones when that keeps every worker busy."""
-    total = sum(weight_bytes(file) for _, file in files)
+    A large file is cut into slices, if its lines can be understood one by one.
+    """
+    total = sum(piece.weight_bytes for piece in pieces)
     target = min(settings.bundle_bytes, total // settings.workers + 1)
-    bundles: list[Bundle] = []
-    current: list[tuple[int, LogFile]] = []
+    bundles: list[list[Piece]] = [[]]
     held = 0
-    for number, file in files:
-        if current and held + weight_bytes(file) > target:
-            bundles.append(Bundle(directory, tuple(current), str(generation)))
-            current, held = [], 0
-        current.append((number, file))
-        held += weight_bytes(file)
-    if current:
-        bundles.append(Bundle(directory, tuple(current), str(generation)))
-    return bundles
+    for piece in (part for whole in pieces for part in _slices(whole, max(target, _MIN_SLICE_BYTES))):
+        if bundles[-1] and held + piece.weight_bytes > target:
+            bundles.append([])
+            held = 0
+        bundles[-1].append(piece)
+        held += piece.weight_bytes
+    return [Bundle(directory, tuple(bundle), str(generation)) for bundle in bundles if bundle]
+
+
+def _slices(piece: Piece, target: int) -> list[Piece]:
+    size = piece.file.size_bytes
+    if not piece.file.splittable or size <= 2 * target:
+        return [piece]
+    starts = range(0, size, target)
+    return [replace(piece, span=Span(start, start + target if start + target < size else None)) for start in starts]
 
 
 def decode_bundle(bundle: Bundle, settings: Settings) -> DecodedBundle:
-    """Decode the files of `bundle` into the part's Parquet files. Runs in a worker process; it also is what a batch
-    job would run."""
+    """Decode a bundle into the Parquet files of its part. Runs in a worker process; a batch job would run the same."""
     directory = Path(bundle.generation)
+    by_template = bundle.weight_bytes >= _TEMPLATE_FROM_BYTES
     with (
         PartWriter(directory / "events" / f"{bundle.part}.parquet", EVENTS, _BATCH_ROWS) as events,
         PartWriter(directory / "channels" / f"{bundle.part}.parquet", CHANNELS, _CHANNEL_BATCH_ROWS) as channels,
     ):
         sink = _PartSink(events, channels)
-        by_template = sum(weight_bytes(file) for _, file in bundle.files) >= _TEMPLATE_FROM_BYTES
         summaries = [
-            decode_file(Path(bundle.directory) / file.path, file.path, number, sink, settings, by_template=by_template)
-            for number, file in bundle.files
+            decode_file(
+                Path(bundle.directory) / piece.file.path,
+                piece.file.path,
+                piece.file_id,
+                sink,
+                settings,
+                span=piece.span,
+                by_template=by_template,
+            )
+            for piece in bundle.pieces
         ]
-    return DecodedBundle(bundle.part, summaries, sink.auxiliary)
+    return DecodedBundle(bundle, summaries, sink.auxiliary)
 
 
 class PartWriter:

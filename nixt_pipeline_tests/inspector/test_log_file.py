@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from nixt_pipeline.inspector.log_file import FileSummary, decode_file
+from nixt_pipeline.inspector.file_summary import FileSummary, settle
+from nixt_pipeline.inspector.log_file import decode_file
 from nixt_pipeline.inspector.records import Typed
 from nixt_pipeline.settings import Settings
 from nixt_pipeline_tests.records import EPOCH_US, collective, marker, send, write_log
@@ -31,10 +32,10 @@ def decode(path: Path, settings: Settings) -> tuple[FileSummary, list[int | None
     careful_may_repeat = False
     for by_template in (False, True):
         sink = Collected()
-        summary = decode_file(path, path.name, 0, sink, settings, by_template=by_template)
+        summary = settle(decode_file(path, path.name, 0, sink, settings, by_template=by_template))
         parts = summary.bytes_stored + summary.bytes_rejected + summary.bytes_foreign + summary.bytes_blank
         assert summary.bytes_read == parts
-        results.append((replace(summary, may_repeat=False), sorted(sink.sequence_numbers, key=str)))
+        results.append((replace(summary, may_repeat=False, counters={}), sorted(sink.sequence_numbers, key=str)))
         # Whether copies are looked for may differ, but not by the fast path overlooking any.
         assert summary.may_repeat >= careful_may_repeat
         careful_may_repeat = summary.may_repeat if not by_template else careful_may_repeat

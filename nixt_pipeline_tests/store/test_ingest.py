@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, ingest, layout
 from nixt_pipeline.store.accounts import IngestSummary
-from nixt_pipeline.store.ingest import IngestError
+from nixt_pipeline.store.fan_out import IngestError
 from nixt_pipeline.store.manifest import UnknownRunError, read_manifest
 from nixt_pipeline_tests.records import EPOCH_US, collective, marker, send, write_log
 

@@ -1,0 +1,122 @@
+"""Decoding the files of a run with all workers, through any executor of `concurrent.futures`."""
+
+import multiprocessing
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nixt_pipeline.inspector.decompression import WHOLE
+from nixt_pipeline.inspector.file_summary import FileSummary, merge, settle
+from nixt_pipeline.inspector.records import Row
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import layout
+from nixt_pipeline.store.parts import Bundle, DecodedBundle, Piece, decode_bundle, make_bundles, rewrite_part
+
+# Called with the bytes of input done and to do.
+Progress = Callable[[int, int], None]
+
+
+class IngestError(RuntimeError):
+    """The ingest cannot go on; the message says where and what to do."""
+
+
+@dataclass(frozen=True)
+class DecodedFiles:
+    """The result of decoding files: which part holds which files, what each file came to, and lines of no operation."""
+
+    parts: dict[str, list[int]]
+    summaries: list[FileSummary]
+    auxiliary: list[Row]
+
+
+def decode_files(
+    directory: str,
+    pieces: list[Piece],
+    generation: Path,
+    settings: Settings,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> DecodedFiles:
+    """Decode whole files into parts of `generation`. Raises `IngestError` when a worker is killed."""
+    decoded = _run(make_bundles(directory, pieces, generation, settings), settings, progress, executor)
+    again = _sliced_streams(decoded)
+    if again:
+        # Lines that need a marker before them cannot be read in slices: such a file is decoded once more, in one piece.
+        decoded = [_without(bundle, set(again), generation) for bundle in decoded]
+        whole = [replace(piece, file=replace(piece.file, splittable=False)) for piece in again.values()]
+        decoded += _run(make_bundles(directory, whole, generation, settings), settings, None, executor)
+    slices: dict[int, list[FileSummary]] = defaultdict(list)
+    for bundle in decoded:
+        for summary in bundle.summaries:
+            slices[summary.file_id].append(summary)
+    return DecodedFiles(
+        parts={b.bundle.part: sorted({piece.file_id for piece in b.bundle.pieces}) for b in decoded if b.bundle.pieces},
+        summaries=[settle(merge(of_file)) for of_file in slices.values()],
+        auxiliary=[row for bundle in decoded for row in bundle.auxiliary],
+    )
+
+
+def _sliced_streams(decoded: list[DecodedBundle]) -> dict[int, Piece]:
+    """The files that were decoded in slices although their lines depend on one another."""
+    return {
+        piece.file_id: replace(piece, span=WHOLE)
+        for bundle in decoded
+        for piece, summary in zip(bundle.bundle.pieces, bundle.summaries, strict=True)
+        if summary.stateful and piece.span != WHOLE
+    }
+
+
+def _without(decoded: DecodedBundle, files: set[int], generation: Path) -> DecodedBundle:
+    """A decoded bundle without the slices of some files; a slice fills its bundle, so that its part goes as a whole."""
+    kept = [(p, s) for p, s in zip(decoded.bundle.pieces, decoded.summaries, strict=True) if p.file_id not in files]
+    if len(kept) == len(decoded.summaries):
+        return decoded
+    for table in layout.PARTED_TABLES:
+        path = generation / table / f"{decoded.bundle.part}.parquet"
+        if path.exists():
+            rewrite_part(path, path, without_files=files)
+    pieces = tuple(piece for piece, _ in kept)
+    auxiliary = [row for row in decoded.auxiliary if row[0] not in files]
+    return DecodedBundle(replace(decoded.bundle, pieces=pieces), [summary for _, summary in kept], auxiliary)
+
+
+def _run(
+    bundles: list[Bundle], settings: Settings, progress: Progress | None, executor: Executor | None
+) -> list[DecodedBundle]:
+    """Decode the bundles in parallel; the result is in their order and does not depend on timing."""
+    total, done = sum(bundle.weight_bytes for bundle in bundles), 0
+    results: dict[str, DecodedBundle] = {}
+    with _workers(len(bundles), settings, executor) as pool:
+        if pool is None:
+            finished: Iterator[DecodedBundle] = (decode_bundle(bundle, settings) for bundle in bundles)
+        else:
+            futures = [pool.submit(decode_bundle, bundle, settings) for bundle in bundles]
+            finished = (future.result() for future in as_completed(futures))
+        try:
+            for decoded in finished:
+                results[decoded.bundle.part] = decoded
+                done += decoded.bundle.weight_bytes
+                if progress:
+                    progress(done, total)
+        except BrokenProcessPool as error:
+            raise IngestError(
+                "a worker process was killed, most likely for want of memory;"
+                " set NIXT_WORKERS or NIXT_BUNDLE_BYTES lower"
+            ) from error
+    return [results[bundle.part] for bundle in bundles]
+
+
+@contextmanager
+def _workers(bundles: int, settings: Settings, executor: Executor | None) -> Iterator[Executor | None]:
+    """The executor to use; None for work that is not worth a second process."""
+    if executor is not None or bundles < 2 or settings.workers < 2:
+        yield executor
+        return
+    # The Dagster process that calls this has threads, which fork would copy in whatever state they are in.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(settings.workers, bundles), mp_context=context) as pool:
+        yield pool
