@@ -141,7 +141,20 @@ def _describe(found: Found) -> LogFile:
     compression = compression_of(head)
     digest = hashlib.blake2b(head + tail + str(status.st_size).encode(), digest_size=8).hexdigest()
     first, last = _time_span(head, tail, compression)
-    return LogFile(shown, status.st_size, status.st_mtime_ns, digest, compression, hostname, pid, first, last, foreign)
+    splittable = compression == "none" and b"\0" not in head[:4] and b'"dump_stats"' not in head
+    return LogFile(
+        path=shown,
+        size_bytes=status.st_size,
+        mtime_ns=status.st_mtime_ns,
+        fingerprint=digest,
+        compression=compression,
+        hostname=hostname,
+        pid=pid,
+        first_dump_us=first,
+        last_dump_us=last,
+        foreign=foreign,
+        splittable=splittable,
+    )
 
 
 def _time_span(head: bytes, tail: bytes, compression: str) -> tuple[int | None, int | None]:

@@ -324,3 +324,31 @@ def test_a_run_that_arrives_in_pieces_equals_one_that_arrives_at_once(
     shutil.rmtree(settings.data_dir)
     take_in(tmp_path / "in", settings)
     assert pieces == (stored(settings), query(settings, "SELECT * FROM communicators ORDER BY ALL"))
+
+
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Settings:
+    """Settings under which a file of a few kB is already cut into slices."""
+    monkeypatch.setattr("nixt_pipeline.store.parts._MIN_SLICE_BYTES", 1000)
+    return settings.model_copy(update={"bundle_bytes": 1000})
+
+
+def test_a_large_file_is_decoded_in_slices(tmp_path: Path, small_slices: Settings) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", *records(20), "noise", *records(20, start=20))
+    summary = take_in(tmp_path / "in", small_slices)
+    assert (summary.records["stored"], summary.rejected_lines, summary.files["read"]) == (40, 1, 1)
+    assert query(small_slices, "SELECT line, byte_offset FROM rejects") == [(21, sum(len(r) + 1 for r in records(20)))]
+    directory = read_manifest(small_slices, "run").directory(small_slices)
+    assert len(layout.table_files(directory, "events")) > 5
+
+
+def test_a_large_stream_with_markers_is_decoded_in_one_piece(tmp_path: Path, small_slices: Settings) -> None:
+    bare = '{"coll_perf":{"coll":"AllReduce","coll_sn":%d,"coll_msg_size_bytes":8,"coll_exec_time_us":5}}'
+    # More than what the inventory looks at stands before the first marker, so that it does not see one.
+    filler = records(200)
+    write_log(tmp_path / "in" / "a-pid1.log", *filler, marker(100), *(bare % n for n in range(100)))
+    summary = take_in(tmp_path / "in", small_slices)
+    assert (summary.records["stored"], summary.rejected_lines) == (300, 0)
+    assert query(small_slices, "SELECT count(*), count(DISTINCT (coll_sn, coll_exec_time_us)) FROM events") == [
+        (300, 300)
+    ]
