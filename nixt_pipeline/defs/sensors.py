@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
+from nixt_pipeline.defs.lost_runs import end_lost_runs
 from nixt_pipeline.defs.partitions import runs
 from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.inspector.runs import NOT_REACHED, Finished, LandingError, RunDirectory, find_runs, is_finished
@@ -237,6 +238,8 @@ def finished_runs_sensor(job_name: str, interval_s: int) -> dg.SensorDefinition:
         ticks.
         """
         cursor = Cursor.from_text(context.cursor)
+        for lost in end_lost_runs(context.instance):
+            context.log.warning(f"run {lost} was marked as failed: its process is gone")
         try:
             return tick(nixt.load(), context.instance, cursor, job_name)
         except LandingError as error:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
@@ -49,7 +50,7 @@ def test_slices_add_up_to_the_whole(tmp_path: Path, settings: Settings, cuts: li
     whole, records = decode(path, settings, [WHOLE])
     sliced, sliced_records = decode(path, settings, spans(cuts), by_template)
     assert sliced_records == records
-    unlike = {"content_digest": None, "counters": {}, "may_repeat": False}
+    unlike: dict[str, Any] = {"content_digest": None, "counters": {}, "may_repeat": False}
     assert replace(sliced, **unlike) == replace(whole, **unlike)
 
 
