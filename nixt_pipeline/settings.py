@@ -79,13 +79,19 @@ class Settings(BaseSettings):
     )
     memory_limit: str = Field("1GiB", description="DuckDB's memory limit for one query; larger work spills to disk")
     bundle_bytes: int = Field(
-        64 * 2**20, ge=1, description="Log bytes handed to one worker at a time; small files share a bundle"
+        128 * 2**20, ge=1, description="Log bytes handed to one worker at a time; small files share a bundle"
     )
     max_line_bytes: int = Field(
         16 * 2**20,
         ge=1024,
         description="A line longer than this is rejected unread (64-channel verbose records need 14 kB)",
     )
+    # gzip folds these logs 28 times, more than 1,000 times is beyond what it can; only zeros and the like come near.
+    max_compression_ratio: int = Field(
+        200, ge=1, description="A compressed file is read no further once it has unfolded to more than this many times"
+    )
+    # The largest published job wrote 1,669 files; 2,048 hosts of 8 GPUs with a file each are 16,384.
+    max_files: int = Field(1_000_000, ge=1, description="A directory with more files than this is not ingested")
     sensor_interval_s: int = Field(
         30, ge=1, description="Shortest time between two looks of the sensor at the landing directory"
     )

@@ -43,7 +43,8 @@ class Content:
     Raises `OSError` while iterating when the file cannot be read.
     """
 
-    def __init__(self, path: Path, span: Span = WHOLE) -> None:
+    def __init__(self, path: Path, span: Span = WHOLE, max_ratio: int = 200) -> None:
+        self._max_ratio = max_ratio
         self.problem: str | None = None
         self.start = 0  # position of the first byte; final once the first chunk is there
         self._path, self._span = path, span
@@ -55,7 +56,14 @@ class Content:
             if compression == "none":
                 yield from self._plain(file)
                 return
-        yield from _ahead({"gzip": self._gzip, "bzip2": self._bzip2, "xz": self._xz, "zstd": self._zstd}[compression]())
+        unfold = {"gzip": self._gzip, "bzip2": self._bzip2, "xz": self._xz, "zstd": self._zstd}[compression]
+        most = self._max_ratio * max(self._path.stat().st_size, _CHUNK_BYTES)
+        for chunk in _ahead(unfold()):
+            most -= len(chunk)
+            if most < 0:
+                self.problem = f"unfolds to more than {self._max_ratio} times its size; the rest was not read"
+                return
+            yield chunk
 
     def _plain(self, file: BinaryIO) -> Iterator[bytes]:
         """The lines that begin within the span, whole."""

@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,13 +113,20 @@ def walk_files(directory: Path) -> Iterator[Found]:
                 yield Found(name, entry, error.strerror or str(error))
 
 
-def take_inventory(directory: Path, run: str, ignored: tuple[str, ...]) -> Inventory:
+class TooManyFilesError(OSError):
+    """The directory holds more files than the settings allow."""
+
+
+def take_inventory(directory: Path, run: str, ignored: tuple[str, ...], max_files: int = 1_000_000) -> Inventory:
     """List the files of the run in `directory`, leaving out `run.json` and the marker files named in `ignored`.
 
-    Raises `FileNotFoundError` or `PermissionError` when the directory itself cannot be listed.
+    Raises `OSError` when the directory itself cannot be listed or holds more than `max_files`.
     """
     left_out = {RUN_INFO_FILE, *ignored}
-    files = [_describe(found) for found in walk_files(directory) if found.entry.name not in left_out]
+    found = list(islice((found for found in walk_files(directory) if found.entry.name not in left_out), max_files + 1))
+    if len(found) > max_files:
+        raise TooManyFilesError(f"more than {max_files} files; raise NIXT_MAX_FILES if that is meant")
+    files = [_describe(file) for file in found]
     return Inventory(run, str(directory.resolve()), tuple(sorted(files, key=lambda file: file.path)))
 
 

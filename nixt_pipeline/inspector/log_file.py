@@ -48,7 +48,7 @@ def decode_file(
     the same. Call `settle` on the summary of the whole file.
     """
     summary = FileSummary(file_id, name)
-    reader = LogReader(path, settings.max_line_bytes, span)
+    reader = LogReader(path, settings.max_line_bytes, span, settings.max_compression_ratio)
     decoding = _Decoding(summary, RecordTyper(file_id, settings.thresholds), sink, settings)
     try:
         if by_template:

@@ -46,8 +46,8 @@ class LogReader:
     A line longer than `max_line_bytes` is handed out in pieces, cut between two records where that is possible.
     """
 
-    def __init__(self, path: Path, max_line_bytes: int, span: Span = WHOLE) -> None:
-        self._content = Content(path, span)
+    def __init__(self, path: Path, max_line_bytes: int, span: Span = WHOLE, max_ratio: int = 200) -> None:
+        self._content = Content(path, span, max_ratio)
         self._chunks = iter(self._content)
         self.content_bytes = 0
         self.blank_bytes = 0

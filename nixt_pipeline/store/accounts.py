@@ -11,6 +11,9 @@ from nixt_pipeline.inspector.file_summary import FileSummary
 from nixt_pipeline.inspector.inventory import LogFile
 from nixt_pipeline.store.duplicates import Repeats
 
+# The status of an earlier version of a file that changed, kept for the records that only it had.
+SUPERSEDED = "superseded"
+
 
 @dataclass(frozen=True)
 class FileAccount:
@@ -44,6 +47,11 @@ class FileAccount:
     processes: tuple[tuple[str | None, int | None], ...] = ()
     may_repeat: bool = False
     reused: bool = False
+
+    @property
+    def records(self) -> int:
+        """Stored records of operations."""
+        return self.records_collective + self.records_p2p
 
     @property
     def balanced(self) -> bool:
@@ -85,8 +93,37 @@ def as_copy(account: FileAccount) -> FileAccount:
     )
 
 
+def superseded(account: FileAccount) -> FileAccount:
+    """The account of an earlier version of a file: only its stored records still count."""
+    return replace(
+        account,
+        status=SUPERSEDED,
+        problem="an earlier version of the file, which had records that the present one lacks",
+        records_auxiliary=0,
+        records_duplicate=0,
+        lines_rejected=0,
+        lines_foreign=0,
+        bytes_read=account.bytes_stored,
+        bytes_duplicate=0,
+        bytes_rejected=0,
+        bytes_foreign=0,
+        bytes_blank=0,
+        content_digest=None,
+        reused=True,
+    )
+
+
 def without_repeats(account: FileAccount, repeats: Repeats) -> FileAccount:
     """The account of a file some of whose records were stored already."""
+    if account.status == SUPERSEDED:
+        # What the present version has as well is not a duplicate: the earlier one no longer counts.
+        return replace(
+            account,
+            records_collective=account.records_collective - repeats.collective,
+            records_p2p=account.records_p2p - repeats.p2p,
+            bytes_read=account.bytes_read - repeats.n_bytes,
+            bytes_stored=account.bytes_stored - repeats.n_bytes,
+        )
     return replace(
         account,
         records_collective=account.records_collective - repeats.collective,
@@ -133,7 +170,7 @@ def summarise(
     def total(name: str) -> int:
         return sum(getattr(account, name) for account in accounts)
 
-    statuses = ("empty", "foreign", "duplicate", "unreadable", "vanished")
+    statuses = ("empty", "foreign", "duplicate", "unreadable", "vanished", SUPERSEDED)
     files = {
         "read": sum(account.status == "read" and not account.reused for account in accounts),
         "unchanged": sum(account.status == "read" and account.reused for account in accounts),

@@ -34,7 +34,10 @@ repeated AS (
 ranked AS (
     SELECT
         filename, file_row_number, file_id, {bytes} AS n_bytes, kind,
-        row_number() OVER (PARTITION BY {columns} ORDER BY file_id, filename, file_row_number) AS copy
+        row_number() OVER (
+            PARTITION BY {columns}
+            ORDER BY list_contains($last, file_id), file_id, filename, file_row_number
+        ) AS copy
     FROM read_parquet($parts, filename = true, file_row_number = true)
     SEMI JOIN repeated USING (filename, file_row_number)
 )
@@ -100,12 +103,16 @@ def files_that_may_repeat(files: Sequence[FileContent]) -> list[int]:
     return sorted(shared | {file.file_id for file in files if file.may_repeat})
 
 
-def drop_repeats(generation: Path, files: list[int], settings: Settings) -> dict[int, Repeats]:
-    """Remove repeated records of `files` from the parts of `generation`; the first copy stays. Counts by file id."""
+def drop_repeats(generation: Path, files: list[int], last: list[int], settings: Settings) -> dict[int, Repeats]:
+    """Remove repeated records of `files` from the parts of `generation`; the first copy stays. Counts by file id.
+
+    The files in `last` keep only what no other has.
+    """
     if not files:
         return {}
-    _drop_repeated_rows(generation, "channels", taxonomy.CHANNEL_COLUMNS, files, settings)
-    rows = _drop_repeated_rows(generation, "events", taxonomy.EVENT_COLUMNS, files, settings)
+    chosen = {"files": files, "last": last}
+    _drop_repeated_rows(generation, "channels", taxonomy.CHANNEL_COLUMNS, chosen, settings)
+    rows = _drop_repeated_rows(generation, "events", taxonomy.EVENT_COLUMNS, chosen, settings)
     counts = Counter((file_id, kind) for _, _, file_id, _, kind in rows)
     n_bytes: Counter[int] = Counter()
     for _, _, file_id, size, _ in rows:
@@ -114,7 +121,7 @@ def drop_repeats(generation: Path, files: list[int], settings: Settings) -> dict
 
 
 def _drop_repeated_rows(
-    generation: Path, table: str, columns: tuple[taxonomy.Column, ...], files: list[int], settings: Settings
+    generation: Path, table: str, columns: tuple[taxonomy.Column, ...], chosen: dict[str, list[int]], settings: Settings
 ) -> list[tuple[str, int, int, int, str]]:
     parts = [str(path) for path in sorted((generation / table).glob("*.parquet"))]
     if not parts:
@@ -122,7 +129,7 @@ def _drop_repeated_rows(
     compared = ", ".join(column.name for column in columns if column.name not in _NOT_COMPARED)
     sql = _REPEATED_ROWS.format(columns=compared, bytes="record_bytes" if table == "events" else "0")
     with connect(settings) as con:
-        rows: list[tuple[str, int, int, int, str]] = con.execute(sql, {"parts": parts, "files": files}).fetchall()
+        rows: list[tuple[str, int, int, int, str]] = con.execute(sql, {"parts": parts, **chosen}).fetchall()
     by_part: dict[str, list[int]] = defaultdict(list)
     for part, row, *_ in rows:
         by_part[part].append(row)

@@ -1,6 +1,9 @@
 """Decoding the files of a run with all workers, through any executor of `concurrent.futures`."""
 
+import ctypes
 import multiprocessing
+import os
+import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
@@ -15,6 +18,8 @@ from nixt_pipeline.inspector.records import Row
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.parts import Bundle, DecodedBundle, Piece, decode_bundle, make_bundles, rewrite_part
+
+_PR_SET_PDEATHSIG = 1
 
 # Called with the bytes of input done and to do.
 Progress = Callable[[int, int], None]
@@ -110,6 +115,13 @@ def _run(
     return [results[bundle.part] for bundle in bundles]
 
 
+def _die_with_parent(parent: int) -> None:
+    """Have the kernel end this worker with its parent, so that nothing goes on writing after a kill (Linux)."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 @contextmanager
 def _workers(bundles: int, settings: Settings, executor: Executor | None) -> Iterator[Executor | None]:
     """The executor to use; None for work that is not worth a second process."""
@@ -118,5 +130,5 @@ def _workers(bundles: int, settings: Settings, executor: Executor | None) -> Ite
         return
     # The Dagster process that calls this has threads, which fork would copy in whatever state they are in.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(settings.workers, bundles), mp_context=context) as pool:
+    with ProcessPoolExecutor(min(settings.workers, bundles), context, _die_with_parent, (os.getpid(),)) as pool:
         yield pool

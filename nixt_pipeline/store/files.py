@@ -1,10 +1,13 @@
 """Atomic file writing: a reader sees the old file or the new one, never half of either."""
 
+import glob
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -12,8 +15,13 @@ _TEMPORARY_PREFIX = ".tmp-"
 
 
 def temporary_path(path: Path) -> Path:
-    """Where this process writes what will become `path`."""
-    return path.parent / f"{_TEMPORARY_PREFIX}{os.getpid()}-{path.name}"
+    """Where this process writes what will become `path`; what killed processes of this machine left there goes."""
+    mine = f"{_TEMPORARY_PREFIX}{socket.gethostname()}-"
+    for left in path.parent.glob(f"{glob.escape(mine)}*-{glob.escape(path.name)}"):
+        pid = left.name.removeprefix(mine).split("-", 1)[0]
+        if pid.isdigit() and not psutil.pid_exists(int(pid)):
+            left.unlink(missing_ok=True)
+    return path.parent / f"{mine}{os.getpid()}-{path.name}"
 
 
 @contextmanager

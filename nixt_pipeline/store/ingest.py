@@ -37,7 +37,7 @@ from nixt_pipeline.store.dimensions import write_dimensions, write_membership
 from nixt_pipeline.store.fan_out import IngestError, Progress, decode_files
 from nixt_pipeline.store.files import write_table, write_text
 from nixt_pipeline.store.manifest import Manifest, UnknownRunError, read_manifest, write_manifest
-from nixt_pipeline.store.parts import AUXILIARY, Piece, rewrite_part
+from nixt_pipeline.store.parts import AUXILIARY, Piece, compact, rewrite_part
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def take_inventory(directory: Path, run: str, settings: Settings) -> Inventory:
     """List the files of the run and remember the list for the next stages. Raises `IngestError` for a missing
     directory."""
     try:
-        inventory = discovery.take_inventory(directory, run, settings.finished_markers)
+        inventory = discovery.take_inventory(directory, run, settings.finished_markers, settings.max_files)
     except OSError as error:
         raise IngestError(f"cannot list {directory}: {error.strerror or error}") from error
     path = layout.store_dir(settings, run) / layout.INVENTORY
@@ -188,6 +188,7 @@ def _validate(
     auxiliary.append(_table(decoded.auxiliary, AUXILIARY))
     accounts, copies = _without_duplicates(accounts, parts, generation, settings)
     parts = {part: [number for number in numbers if number not in copies] for part, numbers in parts.items()}
+    parts = compact(generation, parts)
     originals = pa.array(sorted(copies), pa.int32())
     for name, tables in (("rejects", rejects), ("auxiliary", auxiliary)):
         table = pa.concat_tables(tables)
@@ -212,17 +213,17 @@ def _without_duplicates(
             for path in (generation / table / f"{part}.parquet" for table in layout.PARTED_TABLES):
                 if path.exists():
                     rewrite_part(path, path, without_files=copies)
-    remaining = [
-        account for account in accounts if account.file_id not in copies and account.status in ("read", "vanished")
-    ]
-    repeats = duplicates.drop_repeats(generation, duplicates.files_that_may_repeat(remaining), settings)
+    with_rows = [account for account in accounts if account.file_id not in copies and account.records]
+    earlier = [account.file_id for account in with_rows if account.status == books.SUPERSEDED]
+    repeats = duplicates.drop_repeats(generation, duplicates.files_that_may_repeat(with_rows), earlier, settings)
     corrected = [
         books.as_copy(account)
         if account.file_id in copies
         else books.without_repeats(account, repeats.get(account.file_id, duplicates.Repeats()))
         for account in accounts
     ]
-    return sorted(corrected, key=lambda account: account.file_id), copies
+    needed = [account for account in corrected if account.status != books.SUPERSEDED or account.records]
+    return sorted(needed, key=lambda account: account.file_id), copies
 
 
 def _dropped_by_plugin(auxiliary: pa.Table) -> int:

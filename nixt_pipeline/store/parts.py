@@ -34,6 +34,9 @@ _DELTA = {"dump_timestamp_us": "DELTA_BINARY_PACKED", "coll_sn": "DELTA_BINARY_P
 _COMPRESSION_RATIO = 20
 # Loading the compiled scanner takes about as long as decoding this much without it.
 _TEMPLATE_FROM_BYTES = 16 << 20
+# Parts below this size are joined once there are that many of them.
+_SMALL_PART_BYTES = 256 << 10
+_MANY_SMALL_PARTS = 32
 # Slices smaller than this are not worth a part of their own.
 _MIN_SLICE_BYTES = 32 << 20
 
@@ -226,6 +229,33 @@ class _PartSink:
         self.events.append_batch(events)
         if channels is not None:
             self.channels.append_batch(channels)
+
+
+def compact(generation: Path, parts: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Join small parts of `generation` once many additions have left them; returns which part holds which files.
+
+    A query pays for every file it opens.
+    """
+    small = [part for part in sorted(parts) if _part_bytes(generation, part) < _SMALL_PART_BYTES]
+    if len(small) < _MANY_SMALL_PARTS:
+        return parts
+    joined = "part-" + hashlib.blake2b("\n".join(small).encode(), digest_size=6).hexdigest()
+    for table, schema in (("events", EVENTS), ("channels", CHANNELS)):
+        sources = [path for part in small if (path := generation / table / f"{part}.parquet").exists()]
+        with PartWriter(generation / table / f"{joined}.parquet", schema, _BATCH_ROWS) as writer:
+            for source in sources:
+                with pq.ParquetFile(source) as parquet:
+                    for batch in parquet.iter_batches(batch_size=_BATCH_ROWS):
+                        writer.append_batch(batch)
+        for source in sources:
+            source.unlink()
+    files = sorted({number for part in small for number in parts[part]})
+    return {part: numbers for part, numbers in parts.items() if part not in small} | {joined: files}
+
+
+def _part_bytes(generation: Path, part: str) -> int:
+    paths = (generation / table / f"{part}.parquet" for table in ("events", "channels"))
+    return sum(path.stat().st_size for path in paths if path.exists())
 
 
 def rewrite_part(

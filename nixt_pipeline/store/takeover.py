@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nixt_pipeline.inspector.inventory import Inventory, LogFile
+from nixt_pipeline.store import accounts as books
 from nixt_pipeline.store import layout
-from nixt_pipeline.store.accounts import FileAccount
+from nixt_pipeline.store.accounts import SUPERSEDED, FileAccount
 from nixt_pipeline.store.parts import rewrite_part
 
 # A copy is read again when anything changes: the file it is a copy of may be the one that changed.
@@ -29,20 +30,22 @@ class Plan:
 def plan(inventory: Inventory, previous: list[FileAccount]) -> Plan:
     """Compare the files of a run with the accounts of its published generation.
 
-    A file that has vanished since (logs are often deleted after ingestion) keeps its records.
+    A file that has vanished since (logs are often deleted after ingestion) keeps its records, and so does the earlier
+    version of a file that changed: where the new one still has them, they are dropped as repeats later.
     """
-    known = {account.path: account for account in previous}
+    known = {account.path: account for account in previous if account.status != SUPERSEDED}
     kept, to_read = [], []
     next_id = max((account.file_id for account in previous), default=-1) + 1
     for file in inventory.files:
         account = known.pop(file.path, None)
         if account is not None and _unchanged(account, file):
             kept.append(replace(account, reused=True))
-        elif account is not None:
-            to_read.append((account.file_id, file))
-        else:
-            to_read.append((next_id, file))
-            next_id += 1
+            continue
+        to_read.append((next_id, file))
+        next_id += 1
+        if account is not None and account.records:
+            kept.append(books.superseded(account))
+    kept += [replace(account, reused=True) for account in previous if account.status == SUPERSEDED]
     kept += [replace(account, status="vanished", reused=True) for account in known.values() if _has_rows(account)]
     return Plan(kept, to_read)
 
@@ -86,7 +89,7 @@ def _unchanged(account: FileAccount, file: LogFile) -> bool:
 
 
 def _has_rows(account: FileAccount) -> bool:
-    return account.records_collective + account.records_p2p + account.records_auxiliary + account.lines_rejected > 0
+    return account.records + account.records_auxiliary + account.lines_rejected > 0
 
 
 def _link(source: Path, target: Path) -> None:

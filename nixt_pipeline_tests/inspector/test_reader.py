@@ -118,3 +118,11 @@ def test_an_endless_line_comes_in_pieces_cut_between_records(tmp_path: Path) -> 
     assert b"".join(line.data for line in lines) == content
     assert {len(line.data) % 12 for line in lines} == {0}
     assert max(len(line.data) for line in lines) <= 50
+
+
+def test_a_bomb_is_read_no_further_than_the_limit(tmp_path: Path) -> None:
+    bomb = gzip.compress(b"\0" * (64 << 20))
+    (tmp_path / "x").write_bytes(bomb)
+    reader = LogReader(tmp_path / "x", 1 << 20, max_ratio=2)
+    assert sum(len(line.data) for line in reader) <= 2 * (4 << 20)
+    assert reader.problem == "unfolds to more than 2 times its size; the rest was not read"

@@ -45,7 +45,10 @@ def test_a_directory_becomes_a_published_run(tmp_path: Path, settings: Settings)
         "schema": 1,
         "run": "run",
         "incarnations": 1,
-        "files": {"read": 1, "unchanged": 0, "empty": 0, "foreign": 0, "duplicate": 0, "unreadable": 0, "vanished": 0},
+        "files": {
+            **{"read": 1, "unchanged": 0, "empty": 0, "foreign": 0, "duplicate": 0, "unreadable": 0},
+            **{"vanished": 0, "superseded": 0},
+        },
         "records": {"stored": 4, "collective": 3, "p2p": 1, "duplicate": 0},
         "rejected_lines": 0,
         "foreign_lines": 0,
@@ -111,6 +114,28 @@ def test_records_of_a_deleted_file_stay(tmp_path: Path, settings: Settings) -> N
     assert (summary.files["vanished"], summary.files["unchanged"], summary.records["stored"]) == (1, 1, 4)
 
 
+def test_what_only_the_earlier_version_of_a_file_had_is_kept_and_marked(tmp_path: Path, settings: Settings) -> None:
+    """The plugin reopens its file with "w" when it starts again in the same process, and earlier records are gone."""
+    write_log(tmp_path / "in" / "a-pid1.log", *records(4))
+    take_in(tmp_path / "in", settings)
+    write_log(tmp_path / "in" / "a-pid1.log", *records(4, start=2))
+    summary = take_in(tmp_path / "in", settings)
+    assert (summary.records["stored"], summary.records["duplicate"], summary.files["superseded"]) == (6, 0, 1)
+    kept = "SELECT coll_sn FROM events JOIN files USING (file_id) WHERE status = 'superseded' ORDER BY 1"
+    assert query(settings, kept) == [(0,), (1,)]
+    write_log(tmp_path / "in" / "a-pid1.log", *records(1, start=9))
+    assert take_in(tmp_path / "in", settings).records["stored"] == 7
+
+
+def test_the_earlier_version_of_a_file_that_grew_leaves_nothing(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", *records(2))
+    take_in(tmp_path / "in", settings)
+    write_log(tmp_path / "in" / "a-pid1.log", *records(5))
+    summary = take_in(tmp_path / "in", settings)
+    assert (summary.records["stored"], summary.files["superseded"]) == (5, 0)
+    assert query(settings, "SELECT DISTINCT status FROM files") == [("read",)]
+
+
 def test_a_copied_file_counts_once_whatever_its_compression(tmp_path: Path, settings: Settings) -> None:
     text = write_log(tmp_path / "in" / "node-01-pid1.log", *records(3)).read_bytes()
     (tmp_path / "in" / "node-01-pid1.log.gz").write_bytes(gzip.compress(text))
@@ -126,6 +151,7 @@ def test_a_copy_whose_original_changes_is_read_again(tmp_path: Path, settings: S
     take_in(tmp_path / "in", settings)
     write_log(tmp_path / "in" / "a-pid1.log", *records(2, start=10))
     assert take_in(tmp_path / "in", settings).records["stored"] == 5
+    assert query(settings, "SELECT count(*) FROM files WHERE status = 'superseded'") == [(0,)]
 
 
 def test_a_rotated_prefix_counts_once(tmp_path: Path, settings: Settings) -> None:
@@ -352,3 +378,22 @@ def test_a_large_stream_with_markers_is_decoded_in_one_piece(tmp_path: Path, sma
     assert query(small_slices, "SELECT count(*), count(DISTINCT (coll_sn, coll_exec_time_us)) FROM events") == [
         (300, 300)
     ]
+
+
+def test_many_small_additions_are_joined(tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nixt_pipeline.store.parts._MANY_SMALL_PARTS", 4)
+    for pid in range(6):
+        write_log(tmp_path / "in" / f"a-pid{pid}.log", *records(2, pid))
+        take_in(tmp_path / "in", settings)
+    directory = read_manifest(settings, "run").directory(settings)
+    assert len(layout.table_files(directory, "events")) < 4
+    assert query(settings, "SELECT count(*), count(DISTINCT pid) FROM events") == [(12, 6)]
+    write_log(tmp_path / "in" / "a-pid0.log", *records(3, 0))
+    assert take_in(tmp_path / "in", settings).records["stored"] == 13
+
+
+def test_a_directory_with_too_many_files_is_refused(tmp_path: Path, settings: Settings) -> None:
+    for pid in range(3):
+        write_log(tmp_path / "in" / f"a-pid{pid}.log", *records(1, pid))
+    with pytest.raises(IngestError, match="more than 2 files; raise NIXT_MAX_FILES"):
+        take_in(tmp_path / "in", settings.model_copy(update={"max_files": 2}))
