@@ -78,7 +78,7 @@ def to_six_decimals(value: float) -> float:
     return math.floor(value * 1e6 + 0.5) / 1e6
 
 
-# The same formulas for DuckDB. `wire_bytes` is what a rank sends in a ring: 2S(n-1)/n, S(n-1), or S.
+# The same formulas for DuckDB, written out: a macro within a macro is computed once for each mention. `wire_bytes` is what a rank sends in a ring: 2S(n-1)/n, S(n-1), or S.
 SQL_MACROS = """
 CREATE OR REPLACE MACRO coll_type(n_ranks, nnodes) AS CASE
     WHEN n_ranks = 1 THEN 'single-rank'
@@ -93,11 +93,11 @@ CREATE OR REPLACE MACRO algobw_gbs(coll, size_bytes, n_ranks, exec_time_us) AS C
         THEN size_bytes::DOUBLE / exec_time_us / 1000
 END;
 CREATE OR REPLACE MACRO busbw_gbs(coll, size_bytes, n_ranks, exec_time_us) AS CASE
-    WHEN n_ranks <= 1 THEN NULL
-    WHEN coll = 'AllReduce' THEN algobw_gbs(coll, size_bytes, n_ranks, exec_time_us) * 2 * (n_ranks - 1) / n_ranks
+    WHEN n_ranks <= 1 OR exec_time_us <= 0 THEN NULL
     WHEN coll IN ('AllGather', 'AllGatherV', 'ReduceScatter')
-        THEN algobw_gbs(coll, size_bytes, n_ranks, exec_time_us) * (n_ranks - 1) / n_ranks
-    ELSE algobw_gbs(coll, size_bytes, n_ranks, exec_time_us)
+        THEN size_bytes::DOUBLE * n_ranks / exec_time_us / 1000 * (n_ranks - 1) / n_ranks
+    WHEN coll = 'AllReduce' THEN size_bytes::DOUBLE / exec_time_us / 1000 * 2 * (n_ranks - 1) / n_ranks
+    WHEN coll IN ('Broadcast', 'Reduce', 'Send', 'Recv', 'SendRecv') THEN size_bytes::DOUBLE / exec_time_us / 1000
 END;
 CREATE OR REPLACE MACRO to_six_decimals(x) AS floor(x * 1e6 + 0.5) / 1e6;
 CREATE OR REPLACE MACRO wire_bytes(coll, size_bytes, n_ranks) AS CASE

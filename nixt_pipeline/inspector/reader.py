@@ -85,14 +85,19 @@ class LogReader:
         for chunk in self._decoded():
             # How long a byte order mark is shows only once the first chunk is there.
             offset = self._content.start + self.blank_bytes if offset is None else offset
-            pending = pending + chunk if pending else chunk
-            cut = pending.rfind(b"\n") + 1
-            while cut or len(pending) > self._max_line_bytes:
-                cut = cut or pending.rfind(b'}{"', 0, self._max_line_bytes) + 1 or self._max_line_bytes
+            cut = chunk.rfind(b"\n") + 1
+            if cut:
+                block = b"".join((pending, memoryview(chunk)[:cut]))
+                yield Block(offset, block)
+                offset += len(block)
+                pending = chunk[cut:]
+            else:
+                pending += chunk
+            while len(pending) > self._max_line_bytes:
+                cut = pending.rfind(b'}{"', 0, self._max_line_bytes) + 1 or self._max_line_bytes
                 yield Block(offset, pending[:cut])
                 offset += cut
                 pending = pending[cut:]
-                cut = 0
         if pending:
             yield Block(offset or 0, pending)
 

@@ -268,7 +268,8 @@ class _Registry:
         taken = codes[header] if header.size else codes[:0]
         if values is None:
             return pa.array(taken)
-        return pa.DictionaryArray.from_arrays(pa.array(taken, mask=taken < 0), values)
+        indices = pa.array(taken) if (codes >= 0).all() else pa.array(taken, mask=taken < 0)
+        return pa.DictionaryArray.from_arrays(indices, values)
 
     def p2p(self, header: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which records are P2P."""

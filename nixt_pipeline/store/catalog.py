@@ -55,7 +55,7 @@ SELECT
     wire_bytes(e.coll, e.coll_msg_size_bytes, e.n_ranks) AS wire_bytes,
     algobw_gbs(e.coll, e.coll_msg_size_bytes, e.n_ranks, e.coll_exec_time_us) AS algobw_recomputed_gbs,
     busbw_gbs(e.coll, e.coll_msg_size_bytes, e.n_ranks, e.coll_exec_time_us) AS busbw_recomputed_gbs
-FROM {source} AS e {join};
+FROM stored_events AS e {join};
 """
 
 # A communicator belongs to exactly one incarnation, so this join never multiplies rows; it is left out for the usual
@@ -106,14 +106,13 @@ def create_views(con: duckdb.DuckDBPyConnection, settings: Settings, manifests: 
     generations = [manifest.directory(settings) for manifest in manifests]
     for table, columns in taxonomy.TABLES.items():
         files = [path for generation in generations for path in layout.table_files(generation, table)]
-        if table != "events":
-            con.execute(f"CREATE OR REPLACE VIEW {table} AS SELECT * FROM {_parquet(files, columns)}")
-    event_files = [path for generation in generations for path in layout.table_files(generation, "events")]
+        # `events` adds columns that are computed from every row; what needs none of them reads `stored_events`.
+        view = "stored_events" if table == "events" else table
+        con.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM {_parquet(files, columns)}")
     several = any(manifest.incarnations > 1 for manifest in manifests)
     canonical_alias = next((canonical, alias) for alias, canonical in COLL_TYPE_ALIASES.items())
     con.execute(
         _EVENTS_VIEW.format(
-            source=_parquet(event_files, taxonomy.EVENT_COLUMNS),
             incarnation="coalesce(c.incarnation, 1)" if several else "1",
             join=_INCARNATION_JOIN if several else "",
             bandwidth_flags=int(BANDWIDTH_FLAGS),

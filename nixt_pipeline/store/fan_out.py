@@ -1,9 +1,8 @@
 """Decoding the files of a run with all workers, through any executor of `concurrent.futures`."""
 
-import ctypes
 import multiprocessing
 import os
-import signal
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
@@ -18,8 +17,6 @@ from nixt_pipeline.inspector.records import Row
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.parts import Bundle, DecodedBundle, Piece, decode_bundle, make_bundles, rewrite_part
-
-_PR_SET_PDEATHSIG = 1
 
 # Called with the bytes of input done and to do.
 Progress = Callable[[int, int], None]
@@ -115,11 +112,16 @@ def _run(
     return [results[bundle.part] for bundle in bundles]
 
 
-def _die_with_parent(parent: int) -> None:
-    """Have the kernel end this worker with its parent, so that nothing goes on writing after a kill (Linux)."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
+def _end_with_parent() -> None:
+    """End this worker as soon as the process that asked for it is gone: after a kill nothing must go on writing."""
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
         os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 @contextmanager
@@ -128,7 +130,9 @@ def _workers(bundles: int, settings: Settings, executor: Executor | None) -> Ite
     if executor is not None or bundles < 2 or settings.workers < 2:
         yield executor
         return
-    # The Dagster process that calls this has threads, which fork would copy in whatever state they are in.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(settings.workers, bundles), context, _die_with_parent, (os.getpid(),)) as pool:
+    # The Dagster process that calls this has threads, which fork would copy in whatever state they are in. A server
+    # that has loaded the compiled scanner once forks workers that need not load it again.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["nixt_pipeline.store.worker"])
+    with ProcessPoolExecutor(min(settings.workers, bundles), context, _end_with_parent) as pool:
         yield pool

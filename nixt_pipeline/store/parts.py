@@ -23,6 +23,8 @@ EVENTS = taxonomy.stored_schema(taxonomy.EVENT_COLUMNS)
 CHANNELS = taxonomy.stored_schema(taxonomy.CHANNEL_COLUMNS)
 AUXILIARY = taxonomy.schema(taxonomy.AUXILIARY_COLUMNS)
 
+# Columns by which row groups can be skipped; statistics of all columns cost a quarter of the writing time.
+_STATISTICS = ("file_id", "dump_timestamp_us", "coll_sn", "coll_msg_size_bytes")
 # Rows held as Python objects before they become Arrow arrays, and rows of a Parquet row group: together they bound a
 # worker's memory.
 _BATCH_ROWS = 20_000
@@ -185,6 +187,7 @@ class PartWriter:
                 compression_level=1,
                 use_dictionary=dictionary,
                 column_encoding=delta,
+                write_statistics=[name for name in _STATISTICS if name in self._schema.names],
             )
         table = pa.Table.from_batches(self._batches, self._schema).unify_dictionaries()
         self._batches, self._held = [], 0

@@ -1,0 +1,1 @@
+"""Measurements of this project against known truths and against other tools; not part of what is installed."""
