@@ -80,7 +80,8 @@ def take_inventory(directory: Path, run: str, settings: Settings) -> Inventory:
     except OSError as error:
         raise IngestError(f"cannot list {directory}: {error.strerror or error}") from error
     path = layout.store_dir(settings, run) / layout.INVENTORY
-    write_text(json.dumps(inventory.to_json(), indent=1) + "\n", path)
+    with _locked(settings, run):
+        write_text(json.dumps(inventory.to_json(), indent=1) + "\n", path)
     return inventory
 
 
@@ -290,7 +291,23 @@ def _remove_generations(settings: Settings, run: str, keep: set[str]) -> None:
 
 @contextmanager
 def _locked(settings: Settings, run: str) -> Iterator[None]:
-    """One ingest of a run at a time; a second one waits, then stops with a message."""
+    """One ingest of a run at a time; a second one waits, then stops with a message.
+
+    A store that cannot be written to (full, read-only) ends the work with `IngestError`; readers keep what they had.
+    """
+    try:
+        with _lock(settings, run):
+            yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise IngestError(
+            f"run {run}: cannot write to {settings.data_dir.resolve()}: {reason};"
+            " make room or set NIXT_DATA_DIR, then start again: nothing that was published is lost"
+        ) from error
+
+
+@contextmanager
+def _lock(settings: Settings, run: str) -> Iterator[None]:
     directory = layout.store_dir(settings, run)
     directory.mkdir(parents=True, exist_ok=True)
     lock = FileLock(directory / ".lock")

@@ -397,3 +397,49 @@ def test_a_directory_with_too_many_files_is_refused(tmp_path: Path, settings: Se
         write_log(tmp_path / "in" / f"a-pid{pid}.log", *records(1, pid))
     with pytest.raises(IngestError, match="more than 2 files; raise NIXT_MAX_FILES"):
         take_in(tmp_path / "in", settings.model_copy(update={"max_files": 2}))
+
+
+def test_a_store_that_cannot_be_written_to_says_so_and_keeps_what_it_had(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", *records(2))
+    take_in(tmp_path / "in", settings)
+    write_log(tmp_path / "in" / "a-pid2.log", *records(2, 2))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("nixt_pipeline.store.ingest.write_table", full)
+    with pytest.raises(IngestError, match="No space left on device; make room or set NIXT_DATA_DIR"):
+        ingest.ingest(tmp_path / "in", "run", settings)
+    assert query(settings, "SELECT count(*) FROM events") == [(2,)]
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert take_in(tmp_path / "in", settings).records["stored"] == 4
+
+
+def test_a_second_ingest_of_a_run_stops_with_a_message_when_the_first_does_not_end(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from filelock import FileLock
+
+    write_log(tmp_path / "in" / "a-pid1.log", *records(2))
+    monkeypatch.setattr("nixt_pipeline.store.ingest._LOCK_TIMEOUT_S", 0)
+    layout.store_dir(settings, "run").mkdir(parents=True)
+    with (
+        FileLock(layout.store_dir(settings, "run") / ".lock"),
+        pytest.raises(IngestError, match="being ingested by another process"),
+    ):
+        ingest.ingest(tmp_path / "in", "run", settings)
+
+
+@pytest.mark.slow
+def test_eight_runs_at_once(tmp_path: Path, settings: Settings) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    for number in range(8):
+        write_log(tmp_path / str(number) / "a-pid1.log", *records(20))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: ingest.ingest(tmp_path / str(number), f"run-{number}", settings), range(8)))
+    with catalog.open_store(settings) as con:
+        assert con.execute("SELECT count(*), count(DISTINCT run) FROM events").fetchone() == (160, 8)
