@@ -37,6 +37,7 @@ GRAINS: dict[str, str] = {
     "processes": "one process, normally one GPU",
     "hosts": "one host",
     "cells": "one collective of one communicator, over all of its ranks",
+    "kernel_times": "one execution time of one kernel, of all records that agree in it",
 }
 
 

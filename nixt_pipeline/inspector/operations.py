@@ -78,7 +78,8 @@ def to_six_decimals(value: float) -> float:
     return math.floor(value * 1e6 + 0.5) / 1e6
 
 
-# The same formulas for DuckDB, written out: a macro within a macro is computed once for each mention. `wire_bytes` is what a rank sends in a ring: 2S(n-1)/n, S(n-1), or S.
+# The same formulas for DuckDB, each written out: a macro within a macro is computed once for each mention. `wire_bytes`
+# is what a rank sends in a ring: 2S(n-1)/n, S(n-1), or S.
 SQL_MACROS = """
 CREATE OR REPLACE MACRO coll_type(n_ranks, nnodes) AS CASE
     WHEN n_ranks = 1 THEN 'single-rank'

@@ -6,26 +6,25 @@ size, a bandwidth in another form), is left to the careful path. Everything here
 arrays; `inspector.template` gives it meaning.
 """
 
-from typing import Any, NamedTuple
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from nixt_pipeline.inspector.operations import RecordFlag
-
-Bytes = NDArray[np.uint8]
-Int64s = NDArray[np.int64]
+from nixt_pipeline.inspector.scan_arrays import (
+    FUNCTIONS,
+    STAMP_KEY,
+    TIMING_SOURCES,
+    UNKNOWN_FUNCTIONS,
+    Bytes,
+    Headers,
+    Int64s,
+    Limits,
+    Output,
+    new_headers,
+)
 
 # Why the scanner came back: everything is scanned, a header has not been seen before, or an output array is full.
 DONE, NEW_HEADER, FULL = 0, 1, 2
-
-# In the order of the codes that the scanner gives.
-FUNCTIONS = ("AllGather", "AllReduce", "ReduceScatter", "Send", "Recv", "Broadcast", "Reduce", "SendRecv", "AllGatherV")
-# Names without a bandwidth formula, for which the plugin writes 0.
-UNKNOWN_FUNCTIONS = ("Invalid", "AlltoAll", "All2All", "Gather", "Scatter")
-TIMING_SOURCES = ("kernel_gpu", "kernel_cpu", "collective_cpu")
-STAMP_KEY = b'"dump_timestamp_us":'
 
 # The fixed texts, each for a collective and for a P2P record. The order is the one in a record.
 _TEXTS = (
@@ -79,49 +78,6 @@ _RESERVED_CHANNELS = 256
 _TIME_ZERO, _BANDWIDTH_UNDEFINED = int(RecordFlag.TIME_ZERO), int(RecordFlag.BANDWIDTH_UNDEFINED)
 _UNKNOWN_FUNCTION = int(RecordFlag.UNKNOWN_FUNCTION)
 _ALL_GATHER, _ALL_REDUCE, _REDUCE_SCATTER, _ALL_GATHER_V = 0, 1, 2, 8
-
-
-class Headers(NamedTuple):
-    """The headers known so far. A row of `layout`: start and length of prefix and rest in `texts`, 1 for P2P,
-    n_ranks."""
-
-    texts: Bytes
-    layout: Int64s  # (headers, 6)
-    slots: NDArray[np.int32]  # hash table of header numbers, -1 for a free slot; its size is a power of two
-    following: NDArray[np.int32]  # the header that followed each one last: the best guess for the next line
-
-
-class Output(NamedTuple):
-    """What the scanner writes, one entry for each decoded record; NaN for a bandwidth that the formula gives
-    exactly."""
-
-    header: NDArray[np.int32]
-    stamp_us: Int64s
-    function: NDArray[np.int8]
-    sn: NDArray[np.uint64]
-    peer: NDArray[np.int32]
-    size_bytes: NDArray[np.uint64]
-    time_us: NDArray[np.float64]  # NaN for a time of 0
-    source: NDArray[np.int8]
-    algobw_gbs: NDArray[np.float64]
-    busbw_gbs: NDArray[np.float64]
-    flags: NDArray[np.int32]
-    n_bytes: NDArray[np.int32]
-    last_sn: Int64s  # (headers, functions + 1): the latest sequence number, -1 before the first; P2P in column 0
-    first_sn: Int64s  # of the same shape: the first one
-    traces: Int64s  # (records, 5): start and stop order, start and stop time, end in the channel arrays; end -1 without
-    channel: NDArray[np.int32]
-    events: Int64s  # (6, channels): start, stop and record, first as order, then as time
-    careful: Int64s  # (lines, 3): start, end and number (from 0) of lines left to the careful path
-
-
-class Limits(NamedTuple):
-    """The values beyond which a record needs judgement."""
-
-    max_time_us: np.uint64
-    max_size_bytes: np.uint64
-    min_stamp_us: np.uint64
-    max_stamp_us: np.uint64
 
 
 @njit(cache=True, nogil=True)
@@ -420,44 +376,6 @@ def scan(
     return status
 
 
-def new_output(records: int, channels: int, careful: int) -> Output:
-    """Output arrays for so many records, channels of verbose records and careful lines."""
-
-    def empty(kind: Any, *shape: int) -> Any:
-        return np.empty(shape, kind)
-
-    return Output(
-        header=empty(np.int32, records),
-        stamp_us=empty(np.int64, records),
-        function=empty(np.int8, records),
-        sn=empty(np.uint64, records),
-        peer=empty(np.int32, records),
-        size_bytes=empty(np.uint64, records),
-        time_us=empty(np.float64, records),
-        source=empty(np.int8, records),
-        algobw_gbs=empty(np.float64, records),
-        busbw_gbs=empty(np.float64, records),
-        flags=empty(np.int32, records),
-        n_bytes=empty(np.int32, records),
-        last_sn=np.full((0, len(FUNCTIONS) + len(UNKNOWN_FUNCTIONS) + 1), -1, np.int64),
-        first_sn=np.full((0, len(FUNCTIONS) + len(UNKNOWN_FUNCTIONS) + 1), -1, np.int64),
-        traces=empty(np.int64, records, 5),
-        channel=empty(np.int32, channels),
-        events=empty(np.int64, 6, channels),
-        careful=empty(np.int64, careful, 3),
-    )
-
-
-def new_headers(headers: int, text_bytes: int) -> Headers:
-    """An empty header table with room for `headers` (a power of two) and their text."""
-    return Headers(
-        texts=np.zeros(text_bytes, np.uint8),
-        layout=np.zeros((headers, 6), np.int64),
-        slots=np.full(4 * headers, -1, np.int32),
-        following=np.zeros(headers, np.int32),
-    )
-
-
 def with_room(headers: Headers, number: int, text_bytes: int) -> Headers:
     """The table with room for one more header than `number` and for so much text; it doubles, so that growing is
     cheap."""
@@ -481,12 +399,3 @@ def insert(headers: Headers, number: int) -> None:
     while headers.slots[slot] >= 0:
         slot = (slot + 1) & mask
     headers.slots[slot] = number
-
-
-def with_counters(out: Output, headers: Headers) -> Output:
-    """The output with a row of sequence numbers for every header that the table has room for."""
-    missing = headers.layout.shape[0] - out.last_sn.shape[0]
-    if missing <= 0:
-        return out
-    rows = np.full((missing, out.last_sn.shape[1]), -1, np.int64)
-    return out._replace(last_sn=np.concatenate([out.last_sn, rows]), first_sn=np.concatenate([out.first_sn, rows]))

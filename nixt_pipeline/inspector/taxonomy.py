@@ -333,6 +333,21 @@ CELL_COLUMNS: tuple[Column, ...] = (
     Column("last_dump_us", I64, COUNT, "us", "Latest write time among the ranks"),
 )
 
+_EVENT = {column.name: column for column in EVENT_COLUMNS}
+
+KERNEL_TIME_COLUMNS: tuple[Column, ...] = (
+    RUN,
+    INCARNATION,
+    *(_EVENT[name] for name in ("kind", "coll")),
+    Column("coll_type", STRING, DERIVED, "", "Placement: single-rank, nvlink-only, nic-only or mixed"),
+    *(_EVENT[name] for name in ("n_ranks", "nnodes", "coll_msg_size_bytes", "inspector_output_format_version")),
+    *(_EVENT[name] for name in ("git_rev", "rec_mechanism", "coll_timing_source")),
+    Column("parallel_role", STRING, DERIVED, "", "Role of the communicator, as in communicators"),
+    _EVENT["coll_exec_time_us"],
+    Column("coll_busbw_gbs", F64, MEAS, "GB/s", "Bus bandwidth as written"),
+    Column("records", I64, COUNT, "records", "Stored records for which all of this is the same", nullable=False),
+)
+
 # The physical tables of a run, in the order in which the store lists them.
 TABLES: dict[str, tuple[Column, ...]] = {
     "events": EVENT_COLUMNS,
@@ -345,4 +360,5 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "processes": PROCESS_COLUMNS,
     "hosts": HOST_COLUMNS,
     "cells": CELL_COLUMNS,
+    "kernel_times": KERNEL_TIME_COLUMNS,
 }

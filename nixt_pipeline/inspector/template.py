@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nixt_pipeline.inspector import scanner, taxonomy
+from nixt_pipeline.inspector import scan_arrays, scanner, taxonomy
 from nixt_pipeline.inspector.records import ForeignError, RecordTyper, RejectedError
 from nixt_pipeline.settings import Thresholds
 
@@ -31,8 +31,8 @@ _IDENTITY = (
 # What has sequence numbers of its own.
 _COUNTER = _IDENTITY[:8]
 _STRING = pa.dictionary(pa.int32(), pa.string())
-_FUNCTIONS = pa.array((*scanner.FUNCTIONS, *scanner.UNKNOWN_FUNCTIONS), pa.string())
-_SOURCES = pa.array(scanner.TIMING_SOURCES, pa.string())
+_FUNCTIONS = pa.array((*scan_arrays.FUNCTIONS, *scan_arrays.UNKNOWN_FUNCTIONS), pa.string())
+_SOURCES = pa.array(scan_arrays.TIMING_SOURCES, pa.string())
 _TRACE_SCALARS = (("start_sn", 0), ("stop_sn", 1), ("start_ts", 2), ("stop_ts", 3))
 _TRACE_LISTS = tuple(f"kernel_{name}_{suffix}" for suffix in ("sn", "ts") for name in ("start", "stop", "record"))
 
@@ -65,9 +65,9 @@ class TemplateDecoder:
     def __init__(self, file_id: int, thresholds: Thresholds, first_line: int = 1) -> None:
         self._file_id, self._thresholds, self._first_line = file_id, thresholds, first_line
         self._registry = _Registry()
-        self._out = scanner.new_output(_RECORDS, _CHANNELS, _CAREFUL)
+        self._out = scan_arrays.new_output(_RECORDS, _CHANNELS, _CAREFUL)
         self._progress = np.array([0, 0, 0, 0, 0, -1, 0], np.int64)
-        self._limits = scanner.Limits(
+        self._limits = scan_arrays.Limits(
             np.uint64(thresholds.wrapped_exec_time_us),
             np.uint64(thresholds.max_message_bytes),
             np.uint64(thresholds.min_timestamp_us),
@@ -113,7 +113,7 @@ class TemplateDecoder:
             start = int(progress[4])
             if status == scanner.NEW_HEADER:
                 if self._registry.register(block, start, end, self._thresholds):
-                    self._out = scanner.with_counters(self._out, self._registry.headers())
+                    self._out = scan_arrays.with_counters(self._out, self._registry.headers())
                 else:
                     start = self._leave_to_careful(block, start, end)
             if status == scanner.FULL or progress[2] >= _CAREFUL or (status == scanner.DONE and self._pending):
@@ -206,9 +206,9 @@ class _Registry:
         self._encoded: dict[str, tuple[NDArray[Any], pa.Array | None]] = {}
         self._text_bytes = 0
         self._count = 0
-        self._headers = scanner.new_headers(headers=16, text_bytes=8192)
+        self._headers = scan_arrays.new_headers(headers=16, text_bytes=8192)
 
-    def headers(self) -> scanner.Headers:
+    def headers(self) -> scan_arrays.Headers:
         """What the scanner needs; ask again after each registration."""
         return self._headers
 

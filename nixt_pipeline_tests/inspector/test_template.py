@@ -124,7 +124,7 @@ def test_what_the_formula_gives_is_not_stored_and_comes_back_exactly(
     import duckdb
 
     from nixt_pipeline.inspector.operations import SQL_MACROS, algobw_gbs, busbw_gbs
-    from nixt_pipeline.inspector.scanner import FUNCTIONS
+    from nixt_pipeline.inspector.scan_arrays import FUNCTIONS
 
     coll = FUNCTIONS[function]
     algobw, busbw = algobw_gbs(coll, size, n_ranks, time_us), busbw_gbs(coll, size, n_ranks, time_us)
