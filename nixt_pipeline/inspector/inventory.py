@@ -147,7 +147,7 @@ def _describe(found: Found) -> LogFile:
     except OSError as error:
         return _describe(found._replace(problem=error.strerror or str(error)))
     compression = compression_of(head)
-    digest = hashlib.blake2b(head + tail + str(status.st_size).encode(), digest_size=8).hexdigest()
+    digest = _fingerprint(head, tail, status.st_size)
     first, last = _time_span(head, tail, compression)
     splittable = compression == "none" and b"\0" not in head[:4] and b'"dump_stats"' not in head
     return LogFile(
@@ -163,6 +163,19 @@ def _describe(found: Found) -> LogFile:
         foreign=foreign,
         splittable=splittable,
     )
+
+
+def grew(path: Path, size_bytes: int, fingerprint: str) -> bool:
+    """Whether the file at `path` is the one that had this size and fingerprint, with whole lines added at its end."""
+    with path.open("rb") as file:
+        head = file.read(min(_END_BYTES, size_bytes))
+        file.seek(max(0, size_bytes - _END_BYTES))
+        tail = file.read(min(_END_BYTES, size_bytes))
+    return tail.endswith(b"\n") and _fingerprint(head, tail, size_bytes) == fingerprint
+
+
+def _fingerprint(head: bytes, tail: bytes, size_bytes: int) -> str:
+    return hashlib.blake2b(head + tail + str(size_bytes).encode(), digest_size=8).hexdigest()
 
 
 def _time_span(head: bytes, tail: bytes, compression: str) -> tuple[int | None, int | None]:

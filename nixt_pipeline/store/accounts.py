@@ -47,6 +47,7 @@ class FileAccount:
     processes: tuple[tuple[str | None, int | None], ...] = ()
     may_repeat: bool = False
     reused: bool = False
+    lines: int = 0
 
     @property
     def records(self) -> int:
@@ -72,6 +73,26 @@ def account_decoded(file: LogFile, summary: FileSummary) -> FileAccount:
     counts = {name: getattr(summary, name) for name in shared - {"processes", "path"}}
     facts = _facts(summary.file_id, file, summary.status)
     return replace(facts, **counts, processes=tuple(sorted(summary.processes, key=str)))
+
+
+def account_grown(before: FileAccount, file: LogFile, summary: FileSummary) -> FileAccount:
+    """The account of a file that grew: what was stored of it, and what a worker decoded of the rest."""
+    added = account_decoded(file, summary)
+    sums = [column.name for column in fields(FileAccount) if column.name.startswith(("records_", "lines_", "bytes_"))]
+    stamps = [a.first_dump_us for a in (before, added)] + [a.last_dump_us for a in (before, added)]
+    known = [stamp for stamp in stamps if stamp is not None]
+    return replace(
+        added,
+        status="read",
+        problem=before.problem or added.problem,
+        first_dump_us=min(known, default=None),
+        last_dump_us=max(known, default=None),
+        processes=tuple(sorted({*before.processes, *added.processes}, key=str)),
+        # Sequence numbers of the stored part are no longer known.
+        may_repeat=True,
+        content_digest=None,
+        **{name: getattr(before, name) + getattr(added, name) for name in sums},
+    )
 
 
 def as_copy(account: FileAccount) -> FileAccount:

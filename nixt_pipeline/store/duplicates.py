@@ -79,11 +79,14 @@ class Repeats:
 
 
 def duplicate_files(files: Sequence[FileContent]) -> set[int]:
-    """Ids of files whose content another file before them has already, whatever their names and compression."""
-    seen: set[str | None] = set()
+    """Ids of files whose content another file before them has already, whatever their names and compression.
+
+    A file decoded in several pieces has no digest; a copy of it is found record by record.
+    """
+    seen: set[str] = set()
     copies = set()
     for file in sorted(files, key=lambda file: file.file_id):
-        if file.status == "read":
+        if file.status == "read" and file.content_digest is not None:
             if file.content_digest in seen:
                 copies.add(file.file_id)
             seen.add(file.content_digest)

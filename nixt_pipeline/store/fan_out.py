@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nixt_pipeline.inspector.decompression import WHOLE
 from nixt_pipeline.inspector.file_summary import FileSummary, merge, settle
 from nixt_pipeline.inspector.records import Row
 from nixt_pipeline.settings import Settings
@@ -45,13 +44,17 @@ def decode_files(
 ) -> DecodedFiles:
     """Decode whole files into parts of `generation`. Raises `IngestError` when a worker is killed."""
     decoded = _run(make_bundles(directory, pieces, generation, settings), settings, progress, executor)
-    again = _sliced_streams(decoded)
+    again = _sliced_streams(decoded, pieces)
     if again:
         # Lines that need a marker before them cannot be read in slices: such a file is decoded once more, in one piece.
         decoded = [_without(bundle, set(again), generation) for bundle in decoded]
         whole = [replace(piece, file=replace(piece.file, splittable=False)) for piece in again.values()]
         decoded += _run(make_bundles(directory, whole, generation, settings), settings, None, executor)
     slices: dict[int, list[FileSummary]] = defaultdict(list)
+    for piece in pieces:
+        if piece.lines_before is not None:
+            stored = FileSummary(piece.file_id, piece.file.path, lines=piece.lines_before, recognised=True)
+            slices[piece.file_id].append(stored)
     for bundle in decoded:
         for summary in bundle.summaries:
             slices[summary.file_id].append(summary)
@@ -62,13 +65,14 @@ def decode_files(
     )
 
 
-def _sliced_streams(decoded: list[DecodedBundle]) -> dict[int, Piece]:
-    """The files that were decoded in slices although their lines depend on one another."""
+def _sliced_streams(decoded: list[DecodedBundle], pieces: list[Piece]) -> dict[int, Piece]:
+    """The pieces that were decoded in slices although their lines depend on one another."""
+    asked = {piece.file_id: piece for piece in pieces}
     return {
-        piece.file_id: replace(piece, span=WHOLE)
+        piece.file_id: asked[piece.file_id]
         for bundle in decoded
         for piece, summary in zip(bundle.bundle.pieces, bundle.summaries, strict=True)
-        if summary.stateful and piece.span != WHOLE
+        if summary.stateful and piece.span != asked[piece.file_id].span
     }
 
 

@@ -37,7 +37,7 @@ from nixt_pipeline.store.dimensions import write_dimensions, write_membership
 from nixt_pipeline.store.fan_out import IngestError, Progress, decode_files
 from nixt_pipeline.store.files import write_table, write_text
 from nixt_pipeline.store.manifest import Manifest, UnknownRunError, read_manifest, write_manifest
-from nixt_pipeline.store.parts import AUXILIARY, Piece, compact, rewrite_part
+from nixt_pipeline.store.parts import AUXILIARY, compact, rewrite_part
 
 log = logging.getLogger(__name__)
 
@@ -172,19 +172,26 @@ def _validate(
     old = _published_generation(settings, inventory.run)
     before = _read_validated(old) if old else None
     plan = takeover.plan(inventory, before.accounts if before else [])
-    kept = {account.file_id for account in plan.kept}
+    kept = {account.file_id for account in plan.kept} | plan.grew.keys()
     parts: dict[str, list[int]] = {}
     rejects, auxiliary = [_REJECTS.empty_table()], [AUXILIARY.empty_table()]
     if old and before:
         parts = takeover.take_over_parts(old, generation, kept, before.parts)
         rejects.append(takeover.take_over_table(old, "rejects", kept, _REJECTS))
         auxiliary.append(takeover.take_over_table(old, "auxiliary", kept, AUXILIARY))
-    readable = [Piece(number, file) for number, file in plan.to_read if not file.foreign and not file.unreadable]
-    accounts = plan.kept + [books.account_unread(n, f) for n, f in plan.to_read if f.foreign or f.unreadable]
-    files = {piece.file_id: piece.file for piece in readable}
+    readable = [piece for piece in plan.to_read if not piece.file.foreign and not piece.file.unreadable]
+    accounts = plan.kept + [
+        books.account_unread(p.file_id, p.file) for p in plan.to_read if p.file.foreign or p.file.unreadable
+    ]
     decoded = decode_files(inventory.directory, readable, generation, settings, progress, executor)
     parts |= decoded.parts
-    accounts += [books.account_decoded(files[summary.file_id], summary) for summary in decoded.summaries]
+    files = {piece.file_id: piece.file for piece in readable}
+    for summary in decoded.summaries:
+        before_growth, file = plan.grew.get(summary.file_id), files[summary.file_id]
+        if before_growth is None:
+            accounts.append(books.account_decoded(file, summary))
+        else:
+            accounts.append(books.account_grown(before_growth, file, summary))
     rejects += [_table(summary.rejects, _REJECTS) for summary in decoded.summaries]
     auxiliary.append(_table(decoded.auxiliary, AUXILIARY))
     accounts, copies = _without_duplicates(accounts, parts, generation, settings)

@@ -50,6 +50,7 @@ class Piece:
     file_id: int
     file: LogFile
     span: Span = WHOLE
+    lines_before: int | None = None  # for a file that grew: the lines before the span, which are stored already
 
     @property
     def weight_bytes(self) -> int:
@@ -107,9 +108,9 @@ def make_bundles(directory: str, pieces: list[Piece], generation: Path, settings
 
 def _slices(piece: Piece, target: int) -> list[Piece]:
     size = piece.file.size_bytes
-    if not piece.file.splittable or size <= 2 * target:
+    if not piece.file.splittable or size - piece.span.start <= 2 * target:
         return [piece]
-    starts = range(0, size, target)
+    starts = range(piece.span.start, size, target)
     return [replace(piece, span=Span(start, start + target if start + target < size else None)) for start in starts]
 
 

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nixt_pipeline.inspector.inventory import Inventory, LogFile
+from nixt_pipeline.inspector.decompression import Span
+from nixt_pipeline.inspector.inventory import Inventory, LogFile, grew
 from nixt_pipeline.store import accounts as books
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.accounts import SUPERSEDED, FileAccount
-from nixt_pipeline.store.parts import rewrite_part
+from nixt_pipeline.store.parts import Piece, rewrite_part
 
 # A copy is read again when anything changes: the file it is a copy of may be the one that changed.
 _REUSABLE = ("read", "empty", "foreign")
@@ -21,10 +22,14 @@ _REUSABLE = ("read", "empty", "foreign")
 
 @dataclass(frozen=True)
 class Plan:
-    """`kept` accounts are taken over with their rows; `to_read` are files with the ids under which to store them."""
+    """`kept` accounts are taken over with their rows; `to_read` says what to decode, under which file ids.
+
+    A file that `grew` is in both: its rows are taken over, and only its end is decoded.
+    """
 
     kept: list[FileAccount]
-    to_read: list[tuple[int, LogFile]]
+    to_read: list[Piece]
+    grew: dict[int, FileAccount]
 
 
 def plan(inventory: Inventory, previous: list[FileAccount]) -> Plan:
@@ -33,6 +38,8 @@ def plan(inventory: Inventory, previous: list[FileAccount]) -> Plan:
     A file that has vanished since (logs are often deleted after ingestion) keeps its records, and so does the earlier
     version of a file that changed: where the new one still has them, they are dropped as repeats later.
     """
+    directory = Path(inventory.directory)
+    grown: dict[int, FileAccount] = {}
     known = {account.path: account for account in previous if account.status != SUPERSEDED}
     kept, to_read = [], []
     next_id = max((account.file_id for account in previous), default=-1) + 1
@@ -41,13 +48,17 @@ def plan(inventory: Inventory, previous: list[FileAccount]) -> Plan:
         if account is not None and _unchanged(account, file):
             kept.append(replace(account, reused=True))
             continue
-        to_read.append((next_id, file))
+        if account is not None and _grew(account, file, directory):
+            to_read.append(Piece(account.file_id, file, Span(account.size_bytes, None), account.lines))
+            grown[account.file_id] = account
+            continue
+        to_read.append(Piece(next_id, file))
         next_id += 1
         if account is not None and account.records:
             kept.append(books.superseded(account))
     kept += [replace(account, reused=True) for account in previous if account.status == SUPERSEDED]
     kept += [replace(account, status="vanished", reused=True) for account in known.values() if _has_rows(account)]
-    return Plan(kept, to_read)
+    return Plan(kept, to_read, grown)
 
 
 def take_over_parts(old: Path, new: Path, kept: set[int], parts: dict[str, list[int]]) -> dict[str, list[int]]:
@@ -86,6 +97,19 @@ def _unchanged(account: FileAccount, file: LogFile) -> bool:
         file.fingerprint,
     )
     return same and account.status in _REUSABLE and not account.records_duplicate and not file.unreadable
+
+
+def _grew(account: FileAccount, file: LogFile, directory: Path) -> bool:
+    """Whether decoding can go on where it ended: a plain file without markers, the same as before up to its old end."""
+    plain = (
+        account.status == "read" and file.splittable and not account.records_auxiliary and not account.records_duplicate
+    )
+    longer = account.compression == "none" and file.size_bytes > account.size_bytes
+    try:
+        return plain and longer and grew(directory / file.path, account.size_bytes, account.fingerprint)
+    except OSError:
+        # Decoding will meet the same error and book the file as unreadable.
+        return False
 
 
 def _has_rows(account: FileAccount) -> bool:

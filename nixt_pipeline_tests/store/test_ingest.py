@@ -127,6 +127,50 @@ def test_what_only_the_earlier_version_of_a_file_had_is_kept_and_marked(tmp_path
     assert take_in(tmp_path / "in", settings).records["stored"] == 7
 
 
+def test_a_file_that_grew_is_read_on_where_it_ended(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nixt_pipeline.inspector.log_file import decode_file
+
+    spans = []
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        spans.append(options["span"])
+        return decode_file(*arguments, **options)
+
+    monkeypatch.setattr("nixt_pipeline.store.parts.decode_file", watched)
+    path = write_log(tmp_path / "in" / "a-pid1.log", *records(3), "noise")
+    size = path.stat().st_size
+    take_in(tmp_path / "in", settings)
+    write_log(path, *records(3), "noise", *records(2, start=3), "more noise", records(1)[0])
+    summary = take_in(tmp_path / "in", settings)
+    assert spans == [(0, None), (size, None)]
+    assert (summary.records["stored"], summary.records["duplicate"], summary.rejected_lines) == (5, 1, 2)
+    assert summary.bytes["read"] == path.stat().st_size
+    assert query(settings, "SELECT line, sample FROM rejects ORDER BY line") == [(4, "noise"), (7, "more noise")]
+    assert query(settings, "SELECT count(*), min(status) FROM files") == [(1, "read")]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("".join(line + "\n" for line in records(3)).rstrip(), records(4)),  # its last line may have been cut
+        ("".join(line + "\n" for line in records(3, start=9)), records(4)),  # another file with the same name
+        (marker(1) + "\n", [marker(1), '{"coll_perf":{"coll":"AllReduce","coll_sn":1}}']),
+    ],
+)
+def test_a_file_that_did_not_merely_grow_is_read_anew(
+    tmp_path: Path, settings: Settings, before: str, after: list[str]
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a-pid1.log").write_text(before)
+    take_in(tmp_path / "in", settings)
+    write_log(tmp_path / "in" / "a-pid1.log", *after)
+    take_in(tmp_path / "in", settings)
+    present = "SELECT count(*) FROM events JOIN files USING (file_id) WHERE status = 'read'"
+    assert query(settings, present) == [(len([line for line in after if "coll_perf" in line]),)]
+
+
 def test_the_earlier_version_of_a_file_that_grew_leaves_nothing(tmp_path: Path, settings: Settings) -> None:
     write_log(tmp_path / "in" / "a-pid1.log", *records(2))
     take_in(tmp_path / "in", settings)
@@ -331,7 +375,7 @@ def test_columns_on_disk_carry_role_unit_and_meaning(tmp_path: Path, settings: S
 LINES = [collective(sn=n, pid=pid, rank=pid, at_us=EPOCH_US + n) for pid in range(3) for n in range(4)]
 
 
-@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=15)
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=8)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), min_size=1, max_size=5))
 def test_a_run_that_arrives_in_pieces_equals_one_that_arrives_at_once(
     tmp_path: Path, settings: Settings, arrivals: list[tuple[int, int]]
@@ -366,6 +410,14 @@ def test_a_large_file_is_decoded_in_slices(tmp_path: Path, small_slices: Setting
     assert query(small_slices, "SELECT line, byte_offset FROM rejects") == [(21, sum(len(r) + 1 for r in records(20)))]
     directory = read_manifest(small_slices, "run").directory(small_slices)
     assert len(layout.table_files(directory, "events")) > 5
+
+
+def test_two_large_files_are_not_copies_for_want_of_a_digest(tmp_path: Path, small_slices: Settings) -> None:
+    for pid in (1, 2):
+        write_log(tmp_path / "in" / f"a-pid{pid}.log", *records(20, pid))
+    assert take_in(tmp_path / "in", small_slices).records["stored"] == 40
+    shutil.copy(tmp_path / "in" / "a-pid1.log", tmp_path / "in" / "copy.log")
+    assert take_in(tmp_path / "in", small_slices).records["stored"] == 40
 
 
 def test_a_large_stream_with_markers_is_decoded_in_one_piece(tmp_path: Path, small_slices: Settings) -> None:
