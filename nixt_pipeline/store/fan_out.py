@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from nixt_pipeline.inspector.file_summary import FileSummary, merge, settle
 from nixt_pipeline.inspector.records import Row
@@ -100,7 +102,8 @@ def _run(
         if pool is None:
             finished: Iterator[DecodedBundle] = (decode_bundle(bundle, settings) for bundle in bundles)
         else:
-            futures = [pool.submit(decode_bundle, bundle, settings) for bundle in bundles]
+            with _main_module_hidden():
+                futures = [pool.submit(decode_bundle, bundle, settings) for bundle in bundles]
             finished = (future.result() for future in as_completed(futures))
         try:
             for decoded in finished:
@@ -114,6 +117,22 @@ def _run(
                 " set NIXT_WORKERS or NIXT_BUNDLE_BYTES lower"
             ) from error
     return [results[bundle.part] for bundle in bundles]
+
+
+@contextmanager
+def _main_module_hidden() -> Iterator[None]:
+    """Keep `multiprocessing` from importing the user's script in every worker.
+
+    Workers need nothing of it, and a script without `if __name__ == "__main__"` would start the ingest again in each.
+    """
+    main = sys.modules["__main__"]
+    hidden: dict[str, Any] = {name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)}
+    try:
+        main.__spec__ = None
+        vars(main).pop("__file__", None)
+        yield
+    finally:
+        vars(main).update(hidden)
 
 
 def _end_with_parent() -> None:

@@ -1,6 +1,8 @@
 import gzip
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -483,6 +485,21 @@ def test_a_second_ingest_of_a_run_stops_with_a_message_when_the_first_does_not_e
         pytest.raises(IngestError, match="being ingested by another process"),
     ):
         ingest.ingest(tmp_path / "in", "run", settings)
+
+
+@pytest.mark.slow
+def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
+    for pid in range(4):
+        write_log(tmp_path / "in" / f"a-pid{pid}.log", *records(20, pid))
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "import nixt_pipeline as nixt\n"
+        "settings = nixt.load_settings(workers=2, data_dir='data')\n"
+        "print(nixt.ingest_run(Path('in'), settings).records['stored'])\n"
+    )
+    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (result.stdout, result.returncode) == ("80\n", 0), result.stderr
 
 
 @pytest.mark.slow
