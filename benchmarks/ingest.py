@@ -228,7 +228,8 @@ def main() -> None:
     parser.add_argument("paths", nargs="*", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.only:
-        FUNCTIONS[arguments.only](*arguments.paths, arguments.workers)
+        source, target = arguments.paths
+        FUNCTIONS[arguments.only](source, target, arguments.workers)
     else:
         # Orphaned descendants become children of this process, so that what they used can be counted (Linux).
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)

@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from nixt_pipeline.analysis import ANALYSES, materialise
 from nixt_pipeline.analysis.cells import build_cells
+from nixt_pipeline.diagnosis.findings import Diagnosis
+from nixt_pipeline.diagnosis.results import materialise_findings
 from nixt_pipeline.inspector.runs import run_id
 from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import catalog, ingest, layout
@@ -39,17 +41,29 @@ def ingest_run(
 
 
 def analyse_run(run: str, settings: Settings, progress: StepProgress | None = None) -> None:
-    """Materialise the cells and every analysis of an ingested run. Raises `UnknownRunError`."""
+    """Materialise the cells, every analysis and the findings of an ingested run. Raises `UnknownRunError`."""
     read_manifest(settings, run)
-    steps = 1 + len(ANALYSES)
+    steps = 2 + len(ANALYSES)
     report_step = progress or _no_progress
     report_step(0, steps, "collective_cells")
     build_cells(run, settings)
     for done, analysis in enumerate(ANALYSES, start=1):
         report_step(done, steps, analysis.name)
         materialise(analysis, run, settings)
+    report_step(steps - 1, steps, "findings")
+    materialise_findings(run, settings)
     report_step(steps, steps, "done")
     catalog.publish_catalog(settings)
+
+
+def diagnose_run(run: str, settings: Settings) -> Diagnosis:
+    """Diagnose an ingested run and store the findings; its cells are built when they are not there yet. Raises
+    `UnknownRunError`."""
+    if not layout.table_files(read_manifest(settings, run).directory(settings), "cells"):
+        build_cells(run, settings)
+    diagnosis = materialise_findings(run, settings)
+    catalog.publish_catalog(settings)
+    return diagnosis
 
 
 def _no_progress(_done: int, _total: int, _name: str) -> None:
@@ -97,6 +111,10 @@ class Run:
         if name not in names:
             raise LookupError(f"run {self.name} has no table {name!r}; it has: {', '.join(sorted(names))}")
         return pa.table(self.connection.table(name).to_arrow_table())
+
+    def findings(self) -> Diagnosis:
+        """Who was late, whose transfers were slow, who hung; computed now, and stored for the report."""
+        return diagnose_run(self.name, self.settings)
 
     @property
     def report_path(self) -> Path:

@@ -1,6 +1,7 @@
 """The `nixt` command: the same functions as the Dagster assets, without Dagster.
 
-Exit codes: 0 fine, 2 usage or input error. Results go to standard output, progress and messages to standard error.
+Exit codes: 0 fine, 1 findings as urgent as `--fail-on`, 2 usage or input error.
+Results go to standard output, progress and messages to standard error.
 """
 
 import csv
@@ -15,6 +16,8 @@ import click
 import duckdb
 
 from nixt_pipeline import api
+from nixt_pipeline.diagnosis.findings import SEVERITIES, Severity
+from nixt_pipeline.diagnosis.text import as_markdown, as_text
 from nixt_pipeline.inspector.operations import format_bytes
 from nixt_pipeline.inspector.runs import LandingError
 from nixt_pipeline.settings import Settings, SettingsError, load_settings
@@ -75,6 +78,28 @@ def report(settings: Settings, run_or_directory: str) -> None:
 
 
 @main.command()
+@click.argument("run_or_directory", metavar="RUN|DIRECTORY")
+@click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@click.option("--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 when a finding is at least this urgent.")
+@click.pass_context
+def diagnose(context: click.Context, run_or_directory: str, form: str, fail_on: Severity | None) -> None:
+    """Say who was late, whose transfers were slow, who hung, and how sure that is.
+
+    A dump directory is ingested first. "Nothing found" and "not assessable" are different answers.
+    """
+    settings: Settings = context.obj
+    with _input_errors():
+        run = run_or_directory
+        if Path(run_or_directory).is_dir():
+            run = _ingest(Path(run_or_directory), None, settings).run
+        diagnosis = api.diagnose_run(run, settings)
+    words = {"json": lambda d: json.dumps(d.to_json(), indent=1), "markdown": as_markdown, "text": as_text}
+    click.echo(words[form](diagnosis))
+    if fail_on and diagnosis.at_least(fail_on):
+        context.exit(1)
+
+
+@main.command()
 @click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
 @click.pass_obj
 def runs(settings: Settings, form: str) -> None:
@@ -93,8 +118,9 @@ def runs(settings: Settings, form: str) -> None:
 def sql(settings: Settings, query: str, run: str | None, form: str) -> None:
     """Ask the store with SQL, for example: nixt sql "SELECT coll, count(*) FROM events GROUP BY coll".
 
-    Tables: events, collectives, p2p, cells, communicators, processes, hosts, membership, files, rejects, channels,
-    auxiliary, and one for each analysis (hot_kernels, ...). Works while anything else reads or writes the store.
+    Tables: events, collectives, p2p, cells, kernel_times, communicators, processes, hosts, membership, files, rejects,
+    channels, auxiliary, and one for each analysis (hot_kernels, ...). Works while anything else reads or writes the
+    store.
     """
     with _input_errors():
         con = catalog.open_run(settings, run) if run else catalog.open_store(settings)

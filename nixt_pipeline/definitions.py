@@ -1,6 +1,7 @@
 """The code location: everything that Dagster shows, named in one place. Start reading here.
 
-    raw_log_inventory -> validated_records -> typed_events -> event_store -> collective_cells -> analyses -> run_report
+    raw_log_inventory -> validated_records -> typed_events -> event_store -> collective_cells -> analyses, findings
+    -> run_report
     and across runs:  run_catalog -> fleet_report
 
 Each asset of the upper line has one partition per run (a training job's dump directory). The sensor `finished_runs`
@@ -15,6 +16,7 @@ from nixt_pipeline.defs.analyses import all_analysis_checks, analysis_assets
 from nixt_pipeline.defs.automation import fleet_automation
 from nixt_pipeline.defs.collective_cells import collective_cells, collective_cells_checks
 from nixt_pipeline.defs.event_store import event_store, event_store_checks
+from nixt_pipeline.defs.findings import findings, findings_checks
 from nixt_pipeline.defs.fleet import fleet_report, fleet_report_checks, run_catalog, run_catalog_checks
 from nixt_pipeline.defs.jobs import analyse_run, ingest_run
 from nixt_pipeline.defs.raw_log_inventory import raw_log_inventory, raw_log_inventory_checks
@@ -36,6 +38,7 @@ def build_definitions(nixt: NixtSettings | None = None) -> dg.Definitions:
             event_store,
             collective_cells,
             *analysis_assets,
+            findings,
             run_report,
             run_catalog,
             fleet_report,
@@ -47,6 +50,7 @@ def build_definitions(nixt: NixtSettings | None = None) -> dg.Definitions:
             event_store_checks,
             collective_cells_checks,
             *all_analysis_checks,
+            findings_checks,
             run_report_checks,
             run_catalog_checks,
             fleet_report_checks,

@@ -49,6 +49,33 @@ class Thresholds(BaseModel):
     max_unusable_share: float = 0.01
     # Dump times are written on the host's clock; NTP-synchronised hosts stay within this of one another.
     max_clock_offset_us: int = 1_000_000
+    # Diagnosis. What a finding must cost to be a ticket or a line in the log: 10 % and 5 % of the time (TraceML's 10 %
+    # impact; the diagnosis rules' tiers).
+    p1_cost_share: float = 0.10
+    p2_cost_share: float = 0.05
+    # Ranks leave a collective some microseconds apart (tree and NVLS algorithms): a wait is longer than that and more
+    # than a fifth of the transfer.
+    late_floor_us: float = 50.0
+    late_spread_share: float = 0.2
+    # One block is an incident, not a condition; three in a row or more are.
+    min_blocks: int = 3
+    min_density: float = 0.6
+    # A slow path that costs little is worth a note only when it stays slow: eight blocks are 1 in 256 by chance.
+    min_blocks_without_cost: int = 8
+    # Family-wise: one false name in a hundred runs, at most.
+    max_chance: float = 0.01
+    # The named one must have come last in at least half of the collectives in which ranks waited (rule B3, k/m).
+    min_last_share: float = 0.5
+    # Slow by 30 % (C4D and the rules' table); below 15 % a path counts as healthy and clears those on it.
+    slow_transfer_ratio: float = 1.3
+    healthy_transfer_ratio: float = 1.15
+    # Below this a difference of medians is the resolution of the times (whole microseconds) and of the launch.
+    slow_transfer_floor_us: float = 20.0
+    # Fewer complete collectives than this show no pattern; fewer than a tenth of all are a biased sample (rule B0).
+    min_diagnosed_cells: int = 20
+    min_assessable_share: float = 0.1
+    # A record that lacks at the end of one process only: more than this many operations in a row are no lost buffer.
+    silent_after_operations: int = 10
 
 
 class Settings(BaseSettings):

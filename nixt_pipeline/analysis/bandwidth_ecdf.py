@@ -24,8 +24,8 @@ hottest AS (
     QUALIFY row_number() OVER (ORDER BY rank_by_bytes) <= $kernels_shown
 ),
 counts AS (
-    SELECT h.rank_by_bytes, 'busbw_gbs' AS measure, e.coll_busbw_gbs AS value, count(*) AS n
-    FROM events AS e
+    SELECT h.rank_by_bytes, 'busbw_gbs' AS measure, e.coll_busbw_gbs AS value, sum(e.records)::BIGINT AS n
+    FROM kernel_times AS e
     JOIN hottest AS h
         ON h.kind = e.kind AND h.coll IS NOT DISTINCT FROM e.coll
         AND h.n_ranks IS NOT DISTINCT FROM e.n_ranks AND h.nnodes IS NOT DISTINCT FROM e.nnodes

@@ -4,12 +4,12 @@ Every SQL text runs on a connection of `store.catalog.open_run` once `prepare` h
 hold in all of them:
 
 - Quantiles are exact with linear interpolation (`quantile_cont`, NumPy's default). DuckDB holds the values of a
-  quantile in memory, so large groups are reduced to counts of distinct values first (`quantile_of_counts` below):
-  execution times are whole microseconds and have few. Many small groups are worked through in passes instead
-  (`Analysis.sorted_by`).
+  quantile in memory. Where nothing but the time differs between records, they are counted already (`kernel_times`) and
+  `quantile_of_counts` below is used; groups by place or time are worked through in shares (`Shares`) instead.
 - Groupings and joins treat null as a value (`IS NOT DISTINCT FROM`), because communicators often have no name.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,9 +21,9 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.files import write_table
 
-# Records that one pass over a run may hold in memory at once: what two million need fits DuckDB's default limit with
-# room to spare. Each pass costs one scan of the events.
-RECORDS_PER_PASS = 2_000_000
+# Records that one pass over a run may hold in memory at once: what eight million need fits DuckDB's default limit with
+# room to spare. Each pass costs one scan of the events, or of a part of them.
+RECORDS_PER_PASS = 8_000_000
 
 # quantile_of_counts(value, upto, total, q): the q-quantile of a group given as one row per distinct value, where
 # `upto` is the number of observations up to and including the value and `total` their number in the group. Equals
@@ -51,15 +51,24 @@ def no_parameters(_settings: Settings) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
+class Shares:
+    """A large intermediate result, computed in shares, each of which fits into memory.
+
+    `parameters` is SQL that gives one row for each share, of about `$records_per_share` records; `sql` computes a share
+    with the columns of that row as its parameters. The rows of all shares are the table `shares` of the analysis's SQL.
+    """
+
+    parameters: str
+    sql: str
+
+
+@dataclass(frozen=True)
 class Analysis:
     """One analysis of one run.
 
     `question` is what a person asks, in one sentence; `reading` says how to read the answer and where it misleads, and
     is printed in reports. `columns` describe the result, `run` first. `parameters` gives the values bound to the SQL's
     `$names`. `version` changes whenever the result would: it makes stored results stale.
-
-    When `sorted_by` is not empty, the SQL gives the share number `$pass` of `$passes` of the result; a large run is
-    worked through in several passes, whose results are put into the order of these columns.
     """
 
     name: str
@@ -70,7 +79,7 @@ class Analysis:
     columns: tuple[Column, ...]
     sql: str
     parameters: Callable[[Settings], dict[str, object]] = no_parameters
-    sorted_by: tuple[str, ...] = ()
+    shares: Shares | None = None
 
 
 def prepare(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
@@ -91,14 +100,30 @@ def compute(analysis: Analysis, con: duckdb.DuckDBPyConnection, settings: Settin
         known = ", ".join(sorted(parameters)) or "none"
         raise ValueError(f"analysis {analysis.name} has no parameter {', '.join(unknown)}; it has: {known}")
     prepare(con)
-    if not analysis.sorted_by:
-        return query(con, analysis.name, analysis.sql, parameters | overrides, analysis.columns)
-    passes = number_of_passes(con)
-    shares = []
-    for number in range(passes):
-        bound = parameters | overrides | {"passes": passes, "pass": number}
-        shares.append(query(con, analysis.name, analysis.sql, bound, analysis.columns))
-    return pa.concat_tables(shares).sort_by([(name, "ascending") for name in analysis.sorted_by]).combine_chunks()
+    bound = parameters | overrides
+    if analysis.shares is None:
+        return query(con, analysis.name, analysis.sql, bound, analysis.columns)
+    shares = _compute_shares(analysis.shares, con, bound)
+    if shares is None:
+        return schema(analysis.columns).empty_table()
+    con.register("shares", shares)
+    try:
+        return query(con, analysis.name, analysis.sql, bound, analysis.columns)
+    finally:
+        con.unregister("shares")
+
+
+def _compute_shares(shares: Shares, con: duckdb.DuckDBPyConnection, bound: dict[str, object]) -> pa.Table | None:
+    """All shares in one table; None when there are none."""
+    known = bound | {"records_per_share": RECORDS_PER_PASS}
+    rows = con.sql(shares.parameters, params=_mentioned(shares.parameters, known)).to_arrow_table().to_pylist()
+    tables = [con.sql(shares.sql, params=_mentioned(shares.sql, bound | row)).to_arrow_table() for row in rows]
+    return pa.concat_tables(tables) if tables else None
+
+
+def _mentioned(sql: str, values: dict[str, object]) -> dict[str, object]:
+    """The values of the parameters that `sql` has: DuckDB does not take others."""
+    return {name: values[name] for name in set(re.findall(r"\$(\w+)", sql))}
 
 
 def number_of_passes(con: duckdb.DuckDBPyConnection) -> int:
@@ -114,7 +139,7 @@ def query(
 
     Raises `ValueError` when the names of the columns or their order differ.
     """
-    table: pa.Table = con.sql(sql, params=parameters).to_arrow_table()
+    table: pa.Table = con.sql(sql, params=_mentioned(sql, parameters)).to_arrow_table()
     expected = [column.name for column in columns]
     if table.column_names != expected:
         raise ValueError(f"the SQL of {name} gives columns {table.column_names}, declared are {expected}")

@@ -27,10 +27,10 @@ kernel_records AS (
     SELECT
         any_value(run) AS run,
         kind, coll, coll_type, n_ranks, nnodes, coll_msg_size_bytes,
-        count(*) AS records,
-        coalesce(sum(coll_msg_size_bytes), 0)::DOUBLE AS payload_bytes,
+        sum(t.records) AS records,
+        coalesce(sum(coll_msg_size_bytes::HUGEINT * t.records), 0)::DOUBLE AS payload_bytes,
         concat(coalesce(nullif(coll, ''), '(unnamed)'), ' ', coll_type, ' ', n_ranks, 'r/', nnodes, 'n ') AS operation
-    FROM events
+    FROM kernel_times AS t
     GROUP BY kind, coll, coll_type, n_ranks, nnodes, coll_msg_size_bytes
 ),
 kernels AS (
@@ -51,9 +51,13 @@ SQL = f"""
 WITH {KERNELS},
 counts AS (
     SELECT
-        kind, coll, n_ranks, nnodes, coll_msg_size_bytes, wire_bytes, coll_exec_time_us, coll_busbw_gbs,
-        count(*) AS n
-    FROM events
+        kind, coll, n_ranks, nnodes, coll_msg_size_bytes,
+        wire_bytes(coll, coll_msg_size_bytes, n_ranks) AS wire_bytes,
+        coll_exec_time_us, coll_busbw_gbs,
+        sum(records)::BIGINT AS n,
+        -- Sorting by one number is faster than by five strings and numbers.
+        hash(kind, coll, n_ranks, nnodes, coll_msg_size_bytes) AS number
+    FROM kernel_times
     GROUP BY ALL
 ),
 ranked AS (
@@ -66,13 +70,9 @@ ranked AS (
         sum(n * coll_busbw_gbs) OVER (kernel) / busbw_total AS busbw_mean
     FROM counts
     WINDOW
-        kernel AS (PARTITION BY kind, coll, n_ranks, nnodes, coll_msg_size_bytes),
-        by_time AS (
-            PARTITION BY kind, coll, n_ranks, nnodes, coll_msg_size_bytes ORDER BY coll_exec_time_us NULLS LAST
-        ),
-        by_bandwidth AS (
-            PARTITION BY kind, coll, n_ranks, nnodes, coll_msg_size_bytes ORDER BY coll_busbw_gbs NULLS LAST
-        )
+        kernel AS (PARTITION BY number),
+        by_time AS (PARTITION BY number ORDER BY coll_exec_time_us NULLS LAST),
+        by_bandwidth AS (PARTITION BY number ORDER BY coll_busbw_gbs NULLS LAST)
 ),
 measured AS (
     SELECT
@@ -91,13 +91,14 @@ measured AS (
     GROUP BY kind, coll, n_ranks, nnodes, coll_msg_size_bytes
 ),
 members AS (
-    SELECT DISTINCT kind, coll, n_ranks, nnodes, coll_msg_size_bytes, incarnation, id, comm_name, hostname
-    FROM events
+    SELECT DISTINCT
+        kind, coll, n_ranks, nnodes, coll_msg_size_bytes, hash(id, comm_name, n_ranks, nnodes) AS communicator, hostname
+    FROM stored_events
 ),
 spread AS (
     SELECT
         kind, coll, n_ranks, nnodes, coll_msg_size_bytes,
-        count(DISTINCT (incarnation, id, comm_name)) AS communicators,
+        count(DISTINCT communicator) AS communicators,
         count(DISTINCT hostname) AS hosts
     FROM members
     GROUP BY kind, coll, n_ranks, nnodes, coll_msg_size_bytes
@@ -105,7 +106,7 @@ spread AS (
 -- Sequence numbers count all sizes of a function together, so capture is known per communicator and function only.
 capture_by_communicator AS (
     SELECT
-        incarnation, id, comm_name, n_ranks, nnodes, coll,
+        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll,
         sum(ranks_seen) FILTER (WHERE occurrence = 1) AS captured,
         n_ranks * (max(coll_sn)::DOUBLE - min(coll_sn)::DOUBLE + 1) AS expected
     FROM cells
@@ -115,10 +116,7 @@ capture AS (
     SELECT m.coll, m.n_ranks, m.nnodes, m.coll_msg_size_bytes, sum(c.captured) / sum(c.expected) AS capture_rate
     FROM (SELECT DISTINCT * EXCLUDE (hostname) FROM members WHERE kind = 'collective') AS m
     JOIN capture_by_communicator AS c
-        ON c.incarnation = m.incarnation AND c.id IS NOT DISTINCT FROM m.id
-        AND c.comm_name IS NOT DISTINCT FROM m.comm_name
-        AND c.n_ranks IS NOT DISTINCT FROM m.n_ranks AND c.nnodes IS NOT DISTINCT FROM m.nnodes
-        AND c.coll IS NOT DISTINCT FROM m.coll
+        ON c.communicator = m.communicator AND c.coll IS NOT DISTINCT FROM m.coll
     GROUP BY m.coll, m.n_ranks, m.nnodes, m.coll_msg_size_bytes
 ),
 transfers AS (

@@ -9,6 +9,7 @@ from nixt_pipeline.inspector.taxonomy import (
     COMMUNICATOR_COLUMNS,
     EVENT_COLUMNS,
     EVENT_DERIVED_COLUMNS,
+    KERNEL_TIME_COLUMNS,
     RUN,
     STRING,
     Column,
@@ -27,69 +28,98 @@ _OF_EVENTS = tuple(column.name for column in (*EVENT_DERIVED_COLUMNS, *EVENT_COL
 _OF_COMMUNICATORS = tuple(
     column.name for column in COMMUNICATOR_COLUMNS if column.name.startswith(("parallel_", "ranks_seen", "hosts_seen"))
 )
+# Counted already; whatever else there is must be looked up in the events.
+_OF_KERNEL_TIMES = tuple(column.name for column in KERNEL_TIME_COLUMNS if column.name != "records")
 ATTRIBUTES = (*_OF_EVENTS, *_OF_COMMUNICATORS)
 
-# An identifier cannot be a bound parameter: {attribute} and {source} are filled in from the taxonomy's names only.
-_COUNTS_BY_ATTRIBUTE = """
-    SELECT
-        any_value(e.run) AS run,
-        '{attribute}' AS attribute,
-        {source}."{attribute}"::VARCHAR AS value,
-        e.coll, e.coll_type, e.coll_exec_time_us, e.coll_busbw_gbs,
-        count(*) AS n
-    FROM events AS e {join}
-    GROUP BY value, e.coll, e.coll_type, e.coll_exec_time_us, e.coll_busbw_gbs
+# An identifier cannot be a bound parameter: {attributes} and {source} are filled in from the taxonomy's names only.
+_COUNTED = """
+    SELECT run, coll, coll_type, coll_exec_time_us, coll_busbw_gbs, records, {attributes}
+    FROM kernel_times
 """
-
+_OF_RECORDS = """
+    SELECT e.run, e.coll, e.coll_type, e.coll_exec_time_us, e.coll_busbw_gbs, 1 AS records, {attributes}
+    FROM events AS e {join}
+"""
 _COMMUNICATOR_JOIN = """
     LEFT JOIN communicators AS c
         ON c.incarnation = e.incarnation AND c.id IS NOT DISTINCT FROM e.id
         AND c.comm_name IS NOT DISTINCT FROM e.comm_name
         AND c.n_ranks IS NOT DISTINCT FROM e.n_ranks AND c.nnodes IS NOT DISTINCT FROM e.nnodes
 """
+_VALUES = """
+    SELECT DISTINCT piece, '{attribute}' AS attribute, value_of_{number} AS value, coll, coll_type FROM pieces
+"""
 
+# Most attributes have one value in a run, and so pool the same records. Records that agree in all attributes are a
+# piece; equal pools of pieces are sorted only once.
 _SQL = """
-WITH counts AS (
-{counts}
+WITH source AS ({source}),
+counts AS MATERIALIZED (
+    SELECT
+        hash(coll, coll_type, {values}) AS piece, coll_exec_time_us, coll_busbw_gbs,
+        sum(records)::BIGINT AS n
+    FROM source
+    GROUP BY piece, coll_exec_time_us, coll_busbw_gbs
 ),
+pieces AS MATERIALIZED (
+    SELECT DISTINCT hash(coll, coll_type, {values}) AS piece, coll, coll_type, {values} FROM source
+),
+pooled AS MATERIALIZED (
+    SELECT attribute, value, coll, coll_type, list(piece ORDER BY piece) AS pool
+    FROM ({values_of_pieces})
+    GROUP BY attribute, value, coll, coll_type
+),
+pools AS (SELECT hash(pool) AS number, unnest(pool) AS piece FROM (SELECT DISTINCT pool FROM pooled)),
 ranked AS (
     SELECT
-        *,
+        p.number, c.*,
         sum(n) OVER (by_time) AS time_upto,
-        sum(n) FILTER (WHERE coll_exec_time_us IS NOT NULL) OVER (grouping) AS time_total,
+        sum(n) FILTER (WHERE coll_exec_time_us IS NOT NULL) OVER (pool) AS time_total,
         sum(n) OVER (by_bandwidth) AS busbw_upto,
-        sum(n) FILTER (WHERE coll_busbw_gbs IS NOT NULL) OVER (grouping) AS busbw_total
-    FROM counts
+        sum(n) FILTER (WHERE coll_busbw_gbs IS NOT NULL) OVER (pool) AS busbw_total
+    FROM counts AS c
+    JOIN pools AS p ON p.piece = c.piece
     WINDOW
-        grouping AS (PARTITION BY attribute, value, coll, coll_type),
-        by_time AS (PARTITION BY attribute, value, coll, coll_type ORDER BY coll_exec_time_us NULLS LAST),
-        by_bandwidth AS (PARTITION BY attribute, value, coll, coll_type ORDER BY coll_busbw_gbs NULLS LAST)
+        pool AS (PARTITION BY p.number),
+        by_time AS (PARTITION BY p.number ORDER BY coll_exec_time_us NULLS LAST),
+        by_bandwidth AS (PARTITION BY p.number ORDER BY coll_busbw_gbs NULLS LAST)
+),
+measured AS (
+    SELECT
+        number,
+        sum(n) AS records,
+        quantile_of_counts(coll_busbw_gbs, busbw_upto, busbw_total, 0.25) AS busbw_p25_gbs,
+        quantile_of_counts(coll_busbw_gbs, busbw_upto, busbw_total, 0.5) AS busbw_p50_gbs,
+        quantile_of_counts(coll_busbw_gbs, busbw_upto, busbw_total, 0.75) AS busbw_p75_gbs,
+        quantile_of_counts(coll_exec_time_us, time_upto, time_total, 0.5) AS exec_time_p50_us
+    FROM ranked
+    GROUP BY number
 )
 SELECT
-    any_value(run) AS run,
-    attribute, value, coll, coll_type,
-    sum(n) AS records,
-    quantile_of_counts(coll_busbw_gbs, busbw_upto, busbw_total, 0.25) AS busbw_p25_gbs,
-    quantile_of_counts(coll_busbw_gbs, busbw_upto, busbw_total, 0.5) AS busbw_p50_gbs,
-    quantile_of_counts(coll_busbw_gbs, busbw_upto, busbw_total, 0.75) AS busbw_p75_gbs,
-    quantile_of_counts(coll_exec_time_us, time_upto, time_total, 0.5) AS exec_time_p50_us
-FROM ranked
-GROUP BY attribute, value, coll, coll_type
-ORDER BY attribute, value, coll, coll_type
+    (SELECT any_value(run) FROM communicators) AS run,
+    p.attribute, p.value, p.coll, p.coll_type,
+    m.records, m.busbw_p25_gbs, m.busbw_p50_gbs, m.busbw_p75_gbs, m.exec_time_p50_us
+FROM pooled AS p
+JOIN measured AS m ON m.number = hash(p.pool)
+ORDER BY p.attribute, p.value, p.coll, p.coll_type
 """
 
 
 def _sql(attributes: Iterable[str]) -> str:
     """The SQL that groups by each of `attributes` in turn."""
-    parts = []
-    for attribute in attributes:
-        of_events = attribute in _OF_EVENTS
-        parts.append(
-            _COUNTS_BY_ATTRIBUTE.format(
-                attribute=attribute, source="e" if of_events else "c", join="" if of_events else _COMMUNICATOR_JOIN
-            )
-        )
-    return _SQL.format(counts="    UNION ALL".join(parts))
+    names = list(attributes)
+    counted = all(name in _OF_KERNEL_TIMES for name in names)
+    joins = not counted and any(name in _OF_COMMUNICATORS for name in names)
+    columns = names if counted else [f'{"c" if name in _OF_COMMUNICATORS else "e"}."{name}"' for name in names]
+    selected = ", ".join(f"{column}::VARCHAR AS value_of_{number}" for number, column in enumerate(columns))
+    source = _COUNTED if counted else _OF_RECORDS
+    values = [_VALUES.format(attribute=name, number=number) for number, name in enumerate(names)]
+    return _SQL.format(
+        source=source.format(attributes=selected, join=_COMMUNICATOR_JOIN if joins else ""),
+        values=", ".join(f"value_of_{number}" for number in range(len(names))),
+        values_of_pieces="    UNION ALL".join(values),
+    )
 
 
 def by_attributes(*attributes: str) -> Analysis:

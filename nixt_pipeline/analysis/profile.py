@@ -5,9 +5,10 @@ counts; a column named `null_*`, `*_out_of_range` or the like counts the records
 """
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
-from nixt_pipeline.analysis.base import query
+from nixt_pipeline.analysis.base import number_of_passes, query
 from nixt_pipeline.analysis.columns import count, derived
 from nixt_pipeline.inspector.operations import RecordFlag
 from nixt_pipeline.inspector.taxonomy import STRING, Column, Role
@@ -15,6 +16,9 @@ from nixt_pipeline.settings import Settings
 
 # Changes whenever the profile would.
 VERSION = "1"
+
+# A digest takes a small part of the memory of a record: so many usual passes are one here.
+_DIGEST_PASSES = 2
 
 PROFILE_COLUMNS: tuple[Column, ...] = (
     count("rows", "records", "Stored records"),
@@ -126,60 +130,94 @@ PROFILE_COLUMNS: tuple[Column, ...] = (
     derived("rejected_share", "", "Rejected bytes / bytes read; 0 when nothing was read"),
 )
 
+# Equal records are equal in these few numbers, too: what else is written in the line is compared only where they are.
+_DIGESTS = """
+SELECT hash(dump_timestamp_us, coll_sn, coll_exec_time_us, rank, pid) AS digest
+FROM stored_events
+WHERE digest % $passes::UBIGINT = $pass::UBIGINT
+"""
+
+# The file and the derived columns do not count.
+_EXACT_DUPLICATES = """
+SELECT
+    count(*) - count(DISTINCT hash(
+        kind, id, comm_name, rank, n_ranks, nnodes, hostname, pid, inspector_output_format_version, git_rev,
+        rec_mechanism, dump_timestamp_us, coll, coll_algo, coll_proto, coll_sn, p2p_peer, coll_msg_size_bytes,
+        coll_exec_time_us, coll_timing_source, coll_algobw_gbs, coll_busbw_gbs, flags, extra
+    ))
+FROM events AS e
+SEMI JOIN suspects AS s ON s.digest = hash(e.dump_timestamp_us, e.coll_sn, e.coll_exec_time_us, e.rank, e.pid)
+"""
+
 SQL = """
-WITH of_events AS (
+WITH of_membership AS (
     SELECT
-        count(*) AS rows,
-        count(*) FILTER (WHERE kind = 'collective') AS rows_collective,
-        count(*) FILTER (WHERE kind = 'p2p') AS rows_p2p,
-        count(*) FILTER (WHERE id IS NULL) AS null_id,
-        count(*) FILTER (WHERE rank IS NULL) AS null_rank,
-        count(*) FILTER (WHERE n_ranks IS NULL) AS null_n_ranks,
-        count(*) FILTER (WHERE nnodes IS NULL) AS null_nnodes,
-        count(*) FILTER (WHERE hostname IS NULL) AS null_hostname,
-        count(*) FILTER (WHERE pid IS NULL) AS null_pid,
-        count(*) FILTER (WHERE dump_timestamp_us IS NULL) AS null_dump_timestamp_us,
-        count(*) FILTER (WHERE coll IS NULL) AS null_coll,
-        count(*) FILTER (WHERE coll_sn IS NULL) AS null_coll_sn,
-        count(*) FILTER (WHERE coll_msg_size_bytes IS NULL) AS null_coll_msg_size_bytes,
-        count(*) FILTER (WHERE rank NOT BETWEEN 0 AND n_ranks - 1) AS rank_out_of_range,
-        count(*) FILTER (WHERE nnodes NOT BETWEEN 1 AND n_ranks) AS nnodes_out_of_range,
-        count(*) FILTER (WHERE p2p_peer NOT BETWEEN 0 AND n_ranks - 1) AS peer_out_of_range,
-        count(*) FILTER (WHERE flags & $timestamp_implausible != 0) AS implausible_timestamps,
-        count(*) FILTER (WHERE flags & $unknown_function != 0) AS unknown_functions,
-        count(*) FILTER (WHERE coll_exec_time_us IS NULL) AS unusable_times,
-        count(*) FILTER (WHERE flags & $time_zero != 0) AS times_zero,
-        count(*) FILTER (WHERE flags & $time_wrapped != 0) AS times_wrapped,
-        count(*) FILTER (WHERE flags & $time_negative != 0) AS times_negative,
-        count(*) FILTER (WHERE flags & $size_repaired != 0) AS sizes_repaired,
-        count(*) FILTER (WHERE flags & $value_out_of_range != 0) AS values_out_of_range,
-        count(*) FILTER (WHERE flags & $bandwidth_invalid != 0) AS bandwidth_not_finite,
-        count(*) FILTER (WHERE coll_busbw_gbs > $max_plausible_busbw_gbs) AS bandwidth_impossible,
-        count(coll_busbw_gbs - busbw_recomputed_gbs) AS bandwidth_compared,
-        count(*) FILTER (WHERE abs(coll_busbw_gbs - busbw_recomputed_gbs) > $bandwidth_mismatch_gbs)
-            AS bandwidth_mismatches,
-        count(*) FILTER (WHERE coll_timing_source = 'kernel_gpu') AS gpu_timed,
-        count(*) FILTER (WHERE coll_timing_source IN ('kernel_cpu', 'collective_cpu')) AS cpu_timed,
-        rows - gpu_timed - cpu_timed AS other_timed,
-        -- Everything that is written in the line; the file and the derived columns do not count.
-        rows - count(DISTINCT hash(
-            kind, id, comm_name, rank, n_ranks, nnodes, hostname, pid, inspector_output_format_version, git_rev,
-            rec_mechanism, dump_timestamp_us, coll, coll_algo, coll_proto, coll_sn, p2p_peer, coll_msg_size_bytes,
-            coll_exec_time_us, coll_timing_source, coll_algobw_gbs, coll_busbw_gbs, flags, extra
-        )) AS exact_duplicates,
+        coalesce(sum(records), 0) AS rows,
+        coalesce(sum(records_p2p), 0) AS rows_p2p,
+        rows - rows_p2p AS rows_collective,
+        coalesce(sum(records) FILTER (WHERE id IS NULL), 0) AS null_id,
+        coalesce(sum(records) FILTER (WHERE rank IS NULL), 0) AS null_rank,
+        coalesce(sum(records) FILTER (WHERE n_ranks IS NULL), 0) AS null_n_ranks,
+        coalesce(sum(records) FILTER (WHERE nnodes IS NULL), 0) AS null_nnodes,
+        coalesce(sum(records) FILTER (WHERE hostname IS NULL), 0) AS null_hostname,
+        coalesce(sum(records) FILTER (WHERE pid IS NULL), 0) AS null_pid,
+        coalesce(sum(records) FILTER (WHERE rank NOT BETWEEN 0 AND n_ranks - 1), 0) AS rank_out_of_range,
+        coalesce(sum(records) FILTER (WHERE nnodes NOT BETWEEN 1 AND n_ranks), 0) AS nnodes_out_of_range
+    FROM membership
+),
+timed AS (
+    SELECT *, busbw_gbs(coll, coll_msg_size_bytes, n_ranks, coll_exec_time_us) AS busbw_recomputed_gbs FROM kernel_times
+),
+of_times AS (
+    SELECT
+        coalesce(sum(records) FILTER (WHERE coll IS NULL), 0) AS null_coll,
+        coalesce(sum(records) FILTER (WHERE coll_msg_size_bytes IS NULL), 0) AS null_coll_msg_size_bytes,
+        coalesce(sum(records) FILTER (WHERE coll_exec_time_us IS NULL), 0) AS unusable_times,
+        coalesce(sum(records) FILTER (WHERE coll_busbw_gbs > $max_plausible_busbw_gbs), 0) AS bandwidth_impossible,
+        coalesce(sum(records) FILTER (WHERE coll_busbw_gbs - busbw_recomputed_gbs IS NOT NULL), 0)
+            AS bandwidth_compared,
+        coalesce(
+            sum(records) FILTER (WHERE abs(coll_busbw_gbs - busbw_recomputed_gbs) > $bandwidth_mismatch_gbs), 0
+        ) AS bandwidth_mismatches,
+        coalesce(sum(records) FILTER (WHERE coll_timing_source = 'kernel_gpu'), 0) AS gpu_timed,
+        coalesce(sum(records) FILTER (WHERE coll_timing_source IN ('kernel_cpu', 'collective_cpu')), 0) AS cpu_timed,
+        coalesce(sum(records), 0) - gpu_timed - cpu_timed AS other_timed,
         count(DISTINCT inspector_output_format_version) AS format_versions,
         string_agg(DISTINCT inspector_output_format_version, ',' ORDER BY inspector_output_format_version)
             AS format_version_list,
         count(DISTINCT git_rev) AS git_revs
-    FROM events
+    FROM timed
+),
+of_events AS (
+    SELECT
+        count(*) - count(dump_timestamp_us) AS null_dump_timestamp_us,
+        count(*) - count(coll_sn) AS null_coll_sn,
+        count(*) FILTER (WHERE p2p_peer NOT BETWEEN 0 AND n_ranks - 1) AS peer_out_of_range,
+        $exact_duplicates AS exact_duplicates
+    FROM stored_events
+),
+of_flags AS (
+    SELECT
+        coalesce(sum(n) FILTER (WHERE flags & $timestamp_implausible != 0), 0) AS implausible_timestamps,
+        coalesce(sum(n) FILTER (WHERE flags & $unknown_function != 0), 0) AS unknown_functions,
+        coalesce(sum(n) FILTER (WHERE flags & $time_zero != 0), 0) AS times_zero,
+        coalesce(sum(n) FILTER (WHERE flags & $time_wrapped != 0), 0) AS times_wrapped,
+        coalesce(sum(n) FILTER (WHERE flags & $time_negative != 0), 0) AS times_negative,
+        coalesce(sum(n) FILTER (WHERE flags & $size_repaired != 0), 0) AS sizes_repaired,
+        coalesce(sum(n) FILTER (WHERE flags & $value_out_of_range != 0), 0) AS values_out_of_range,
+        coalesce(sum(n) FILTER (WHERE flags & $bandwidth_invalid != 0), 0) AS bandwidth_not_finite
+    FROM (SELECT flags, count(*) AS n FROM stored_events GROUP BY flags)
 ),
 of_keys AS (
     SELECT count(*) AS key_sets
     FROM (
-        SELECT DISTINCT
-            kind, inspector_output_format_version, coll_timing_source IS NULL, coll_algo IS NULL, coll_proto IS NULL,
-            json_keys(extra)
-        FROM events
+        SELECT DISTINCT * EXCLUDE (extra), json_keys(extra)
+        FROM (
+            SELECT DISTINCT
+                kind, inspector_output_format_version, coll_timing_source IS NULL, coll_algo IS NULL,
+                coll_proto IS NULL, extra
+            FROM stored_events
+        )
     )
 ),
 by_communicator AS (
@@ -245,7 +283,8 @@ of_files AS (
     FROM files
 )
 SELECT {columns}
-FROM of_events, of_keys, of_capture, of_cells, of_communicators, of_processes, largest, dropped, of_files
+FROM of_membership, of_times, of_events, of_flags, of_keys,
+    of_capture, of_cells, of_communicators, of_processes, largest, dropped, of_files
 """.replace("{columns}", ", ".join(column.name for column in PROFILE_COLUMNS))
 
 
@@ -271,4 +310,21 @@ def run_profile(con: duckdb.DuckDBPyConnection, settings: Settings) -> pa.Table:
         "max_plausible_busbw_gbs": settings.thresholds.max_plausible_busbw_gbs,
         "bandwidth_mismatch_gbs": settings.thresholds.bandwidth_mismatch_gbs,
     }
-    return query(con, "run_profile", SQL, {**flags, **limits}, PROFILE_COLUMNS)
+    found = {"exact_duplicates": _exact_duplicates(con)}
+    return query(con, "run_profile", SQL, {**flags, **limits, **found}, PROFILE_COLUMNS)
+
+
+def _exact_duplicates(con: duckdb.DuckDBPyConnection) -> int:
+    """Stored records that are equal to another one. NumPy sorts digests several times as fast as DuckDB groups them."""
+    passes = -(-number_of_passes(con) // _DIGEST_PASSES)
+    duplicates = 0
+    for number in range(passes):
+        table = con.sql(_DIGESTS, params={"passes": passes, "pass": number}).to_arrow_table()
+        digests = np.sort(table["digest"].to_numpy())
+        repeated = digests[1:][digests[1:] == digests[:-1]]
+        if repeated.size:
+            con.register("suspects", pa.table({"digest": np.unique(repeated)}))
+            [(count,)] = con.sql(_EXACT_DUPLICATES).fetchall()
+            con.unregister("suspects")
+            duplicates += int(count)
+    return duplicates

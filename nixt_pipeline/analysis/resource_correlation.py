@@ -9,9 +9,9 @@ WITH records_by_shape AS (
     SELECT
         any_value(run) AS run,
         n_ranks, nnodes, coll_type, kind, coll, coll_msg_size_bytes,
-        count(*) AS records,
-        coalesce(sum(coll_msg_size_bytes), 0)::DOUBLE AS payload_bytes
-    FROM events
+        sum(records) AS records,
+        coalesce(sum(coll_msg_size_bytes::HUGEINT * records), 0)::DOUBLE AS payload_bytes
+    FROM kernel_times
     GROUP BY n_ranks, nnodes, coll_type, kind, coll, coll_msg_size_bytes
 ),
 cells_by_shape AS (

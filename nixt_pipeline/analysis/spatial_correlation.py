@@ -1,6 +1,6 @@
 """How hosts and processes differ: their bandwidth, and how often each was the last to arrive."""
 
-from nixt_pipeline.analysis.base import Analysis
+from nixt_pipeline.analysis.base import Analysis, Shares
 from nixt_pipeline.analysis.columns import (
     BUSBW_P10,
     BUSBW_P50,
@@ -16,37 +16,52 @@ from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings
 
-SQL = """
-WITH cut AS (
-    SELECT
-        any_value(run) AS run,
-        CASE
+# Ranges of hosts, because a log file holds one host's records: the others' are not even read. Records of no host are a
+# share of their own.
+_SHARES = Shares(
+    parameters="""
+    WITH cut AS (
+        SELECT CASE
             WHEN max(coll_msg_size_bytes) >= $large_message_bytes THEN $large_message_bytes ELSE 0
         END AS min_message_bytes
-    FROM events
-),
-records AS (
-    SELECT
-        hostname, pid, coll, coll_type,
-        -- Small messages have low bandwidths by nature: they are counted, but their bandwidths and times are left out.
-        CASE WHEN coll_msg_size_bytes >= cut.min_message_bytes THEN coll_exec_time_us END AS exec_time_us,
-        CASE WHEN coll_msg_size_bytes >= cut.min_message_bytes THEN coll_busbw_gbs END AS busbw_gbs
-    FROM events CROSS JOIN cut
-    WHERE hash(hostname, coll, coll_type) % $passes::UBIGINT = $pass::UBIGINT
-),
-measured AS (
+        FROM kernel_times
+    ),
+    by_host AS (SELECT hostname, sum(records) AS records FROM hosts GROUP BY hostname),
+    numbered AS (
+        SELECT
+            hostname,
+            (sum(records) OVER (ORDER BY hostname NULLS LAST) - records) // $records_per_share AS number
+        FROM by_host
+    )
+    SELECT min(hostname) AS first_host, max(hostname) AS last_host, any_value(min_message_bytes) AS min_message_bytes
+    FROM numbered CROSS JOIN cut
+    GROUP BY number, hostname IS NULL
+    ORDER BY first_host
+    """,
+    sql="""
+    WITH records AS (
+        SELECT
+            hostname, pid, coll, coll_type,
+            -- Small messages have low bandwidths by nature: they are counted, but their bandwidths and times are left
+            -- out.
+            CASE WHEN coll_msg_size_bytes >= $min_message_bytes THEN coll_exec_time_us END AS exec_time_us,
+            CASE WHEN coll_msg_size_bytes >= $min_message_bytes THEN coll_busbw_gbs END AS busbw_gbs
+        FROM events
+        WHERE hostname BETWEEN $first_host AND $last_host OR ($first_host IS NULL AND hostname IS NULL)
+    )
     SELECT
         CASE grouping(pid) WHEN 0 THEN 'process' ELSE 'host' END AS level,
-        hostname, pid, coll, coll_type,
+        hostname, pid, coll, coll_type, $min_message_bytes AS min_message_bytes,
         count(*) AS records,
-        quantile_cont(busbw_gbs, 0.1) AS busbw_p10_gbs,
-        quantile_cont(busbw_gbs, 0.5) AS busbw_p50_gbs,
-        quantile_cont(busbw_gbs, 0.9) AS busbw_p90_gbs,
+        quantile_cont(busbw_gbs, [0.1, 0.5, 0.9]) AS busbw,
         quantile_cont(exec_time_us, 0.5) AS exec_time_p50_us
     FROM records
     GROUP BY GROUPING SETS ((hostname, pid, coll, coll_type), (hostname, coll, coll_type))
-),
-complete_cells AS (
+    """,
+)
+
+SQL = """
+WITH complete_cells AS (
     SELECT
         incarnation, id, comm_name, n_ranks, nnodes, coll, coll_type,
         count(*) AS cells,
@@ -89,13 +104,14 @@ arrivals AS (
     SELECT 'host', hostname, NULL, coll, coll_type, sum(last_arrivals) FROM process_arrivals GROUP BY ALL
 )
 SELECT
-    cut.run, m.level, m.hostname, m.pid, m.hostname || '-pid' || m.pid AS process, m.coll, m.coll_type,
-    cut.min_message_bytes, m.records, m.busbw_p10_gbs, m.busbw_p50_gbs, m.busbw_p90_gbs, m.exec_time_p50_us,
+    (SELECT any_value(run) FROM communicators) AS run,
+    m.level, m.hostname, m.pid, m.hostname || '-pid' || m.pid AS process, m.coll, m.coll_type,
+    m.min_message_bytes, m.records, m.busbw[1] AS busbw_p10_gbs, m.busbw[2] AS busbw_p50_gbs,
+    m.busbw[3] AS busbw_p90_gbs, m.exec_time_p50_us,
     coalesce(p.cells, 0) AS cells,
     coalesce(a.last_arrivals, 0) AS last_arrivals,
     round(coalesce(p.expected_last_arrivals, 0), 6) AS expected_last_arrivals
-FROM measured AS m
-CROSS JOIN cut
+FROM shares AS m
 LEFT JOIN participation AS p
     ON p.level = m.level AND p.hostname IS NOT DISTINCT FROM m.hostname AND p.pid IS NOT DISTINCT FROM m.pid
     AND p.coll IS NOT DISTINCT FROM m.coll AND p.coll_type IS NOT DISTINCT FROM m.coll_type
@@ -153,5 +169,5 @@ ANALYSIS = Analysis(
     ),
     sql=SQL,
     parameters=_parameters,
-    sorted_by=("level", "coll", "coll_type", "hostname", "pid"),
+    shares=_SHARES,
 )

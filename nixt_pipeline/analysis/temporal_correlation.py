@@ -1,6 +1,6 @@
 """How bandwidth and execution time developed over the run."""
 
-from nixt_pipeline.analysis.base import Analysis
+from nixt_pipeline.analysis.base import Analysis, Shares
 from nixt_pipeline.analysis.columns import (
     BUSBW_P25,
     BUSBW_P50,
@@ -19,61 +19,51 @@ from nixt_pipeline.settings import Settings
 # Points that a chart as wide as a page can still show apart.
 _BINS = 120
 
-SQL = """
-WITH cut AS (
-    SELECT
-        any_value(run) AS run,
-        CASE
+# Ranges of whole bins: most logs are in the order of time, so that what lies outside of a range is hardly read.
+_SHARES = Shares(
+    parameters="""
+    WITH cut AS (
+        SELECT CASE
             WHEN max(coll_msg_size_bytes) >= $large_message_bytes THEN $large_message_bytes ELSE 0
         END AS min_message_bytes
-    FROM events
-),
-spans AS (
+        FROM kernel_times
+    ),
+    spans AS (
+        SELECT
+            incarnation,
+            min(dump_timestamp_us) AS start_us,
+            (max(dump_timestamp_us) - min(dump_timestamp_us)) // $bins + 1 AS bin_width_us,
+            least(count(*) // $records_per_share + 1, $bins) AS passes
+        FROM events
+        WHERE flags & $implausible = 0
+        GROUP BY incarnation
+    )
+    SELECT
+        incarnation, start_us, bin_width_us, min_message_bytes,
+        start_us + pass * $bins // passes * bin_width_us AS from_us,
+        start_us + (pass + 1) * $bins // passes * bin_width_us AS to_us
+    FROM spans CROSS JOIN cut, range(passes) AS numbers (pass)
+    WHERE start_us IS NOT NULL
+    ORDER BY incarnation, pass
+    """,
+    sql="""
     SELECT
         incarnation,
-        min(dump_timestamp_us) AS start_us,
-        (max(dump_timestamp_us) - min(dump_timestamp_us)) // $bins + 1 AS bin_width_us
+        $start_us + (dump_timestamp_us - $start_us) // $bin_width_us * $bin_width_us AS bin_start_us,
+        $start_us AS start_us, $bin_width_us AS bin_width_us, $min_message_bytes AS min_message_bytes,
+        coll, coll_type,
+        count(*) AS records,
+        quantile_cont(coll_busbw_gbs, [0.25, 0.5, 0.75]) AS busbw,
+        quantile_cont(coll_exec_time_us, 0.5) AS exec_time_p50_us
     FROM events
-    WHERE flags & $implausible = 0
-    GROUP BY incarnation
-),
-counts AS (
-    SELECT
-        e.incarnation,
-        s.start_us + (e.dump_timestamp_us - s.start_us) // s.bin_width_us * s.bin_width_us AS bin_start_us,
-        e.coll, e.coll_type, e.coll_exec_time_us, e.coll_busbw_gbs,
-        count(*) AS n
-    FROM events AS e
-    JOIN spans AS s ON s.incarnation = e.incarnation
-    CROSS JOIN cut
-    WHERE e.dump_timestamp_us IS NOT NULL AND e.flags & $implausible = 0
-        AND e.coll_msg_size_bytes >= cut.min_message_bytes
+    WHERE dump_timestamp_us >= $from_us AND dump_timestamp_us < $to_us AND flags & $implausible = 0
+        AND incarnation = $incarnation AND coll_msg_size_bytes >= $min_message_bytes
     GROUP BY ALL
-),
-ranked AS (
-    SELECT
-        *,
-        sum(n) OVER (by_time) AS time_upto,
-        sum(n) FILTER (WHERE coll_exec_time_us IS NOT NULL) OVER (bin) AS time_total,
-        sum(n) OVER (by_bandwidth) AS busbw_upto,
-        sum(n) FILTER (WHERE coll_busbw_gbs IS NOT NULL) OVER (bin) AS busbw_total
-    FROM counts
-    WINDOW
-        bin AS (PARTITION BY incarnation, bin_start_us, coll, coll_type),
-        by_time AS (PARTITION BY incarnation, bin_start_us, coll, coll_type ORDER BY coll_exec_time_us NULLS LAST),
-        by_bandwidth AS (PARTITION BY incarnation, bin_start_us, coll, coll_type ORDER BY coll_busbw_gbs NULLS LAST)
-),
-record_bins AS (
-    SELECT
-        incarnation, bin_start_us, coll, coll_type,
-        sum(n) AS records,
-        quantile_of_counts(coll_busbw_gbs, busbw_upto, busbw_total, 0.25) AS busbw_p25_gbs,
-        quantile_of_counts(coll_busbw_gbs, busbw_upto, busbw_total, 0.5) AS busbw_p50_gbs,
-        quantile_of_counts(coll_busbw_gbs, busbw_upto, busbw_total, 0.75) AS busbw_p75_gbs,
-        quantile_of_counts(coll_exec_time_us, time_upto, time_total, 0.5) AS exec_time_p50_us
-    FROM ranked
-    GROUP BY incarnation, bin_start_us, coll, coll_type
-),
+    """,
+)
+
+SQL = """
+WITH spans AS (SELECT DISTINCT incarnation, start_us, bin_width_us, min_message_bytes FROM shares),
 cell_bins AS (
     SELECT
         c.incarnation,
@@ -84,19 +74,17 @@ cell_bins AS (
         quantile_cont(c.transfer_busbw_gbs, 0.5) AS transfer_busbw_p50_gbs
     FROM cells AS c
     JOIN spans AS s ON s.incarnation = c.incarnation
-    CROSS JOIN cut
     WHERE c.transfer_busbw_gbs IS NOT NULL AND c.first_dump_us IS NOT NULL
-        AND c.coll_msg_size_bytes >= cut.min_message_bytes
+        AND c.coll_msg_size_bytes >= s.min_message_bytes
     GROUP BY ALL
 )
 SELECT
-    cut.run, r.incarnation, r.bin_start_us, s.bin_width_us, cut.min_message_bytes, r.coll, r.coll_type, r.records,
-    r.busbw_p25_gbs, r.busbw_p50_gbs, r.busbw_p75_gbs, r.exec_time_p50_us,
+    (SELECT any_value(run) FROM communicators) AS run, r.incarnation, r.bin_start_us, r.bin_width_us,
+    r.min_message_bytes, r.coll, r.coll_type, r.records,
+    r.busbw[1] AS busbw_p25_gbs, r.busbw[2] AS busbw_p50_gbs, r.busbw[3] AS busbw_p75_gbs, r.exec_time_p50_us,
     coalesce(c.cells, 0) AS cells, c.transfer_busbw_p50_gbs
 -- The first record of a cell lies in the cell's bin, so no bin has cells without having records.
-FROM record_bins AS r
-JOIN spans AS s ON s.incarnation = r.incarnation
-CROSS JOIN cut
+FROM shares AS r
 LEFT JOIN cell_bins AS c
     ON c.incarnation = r.incarnation AND c.bin_start_us = r.bin_start_us
     AND c.coll IS NOT DISTINCT FROM r.coll AND c.coll_type IS NOT DISTINCT FROM r.coll_type
@@ -144,4 +132,5 @@ ANALYSIS = Analysis(
     ),
     sql=SQL,
     parameters=_parameters,
+    shares=_SHARES,
 )

@@ -16,6 +16,7 @@ from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.ingest import publish_run, validated_summary
+from nixt_pipeline.store.kernel_times import build_kernel_times
 from nixt_pipeline.store.manifest import read_manifest
 
 _PREVIEW = (
@@ -40,6 +41,7 @@ def event_store(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result
     settings, run = nixt.load(), context.partition_key
     manifest = publish_run(run, settings)
     with closing(catalog.open_run(settings, run)) as con:
+        build_kernel_times(con, manifest.directory(settings))
         first = con.sql("SELECT * FROM events LIMIT 12").to_arrow_table()
         by_function = con.sql(
             "SELECT coll, coll_type, count(*) AS records FROM events GROUP BY ALL ORDER BY ALL"

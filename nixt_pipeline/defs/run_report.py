@@ -21,7 +21,7 @@ from nixt_pipeline.settings import Settings
     kinds={"html", "matplotlib"},
     code_version="1",
     columns=[RUN],
-    deps=[analysis.name for analysis in ANALYSES],
+    deps=[*(analysis.name for analysis in ANALYSES), "findings"],
 )
 def run_report(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
     """**The report of a run**: one HTML file that needs no server and no network.
@@ -41,7 +41,7 @@ def run_report(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
 
 
 def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
-    yield from judge_report(run, settings, [analysis.name for analysis in ANALYSES])
+    yield from judge_report(run, settings, [*(analysis.name for analysis in ANALYSES), "findings"])
 
 
 run_report_checks = run_checks("run_report", REPORT_RULES, _judge)

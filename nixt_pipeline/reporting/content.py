@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from nixt_pipeline.diagnosis.results import stored_diagnosis
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.manifest import Manifest, read_manifest
@@ -37,7 +38,8 @@ class RunContent:
     """The report's input.
 
     `tables` holds the small tables of `STORE_QUERIES` and every computed result by the analysis' name; a result that is
-    absent was not computed. `paths` says where each table lies as Parquet.
+    absent was not computed. `paths` says where each table lies as Parquet. `diagnosis` is the findings' JSON, None for
+    a run that was not diagnosed.
     """
 
     manifest: Manifest
@@ -46,6 +48,7 @@ class RunContent:
     paths: Mapping[str, str] = field(default_factory=dict)
     glossary: tuple[Glossed, ...] = ()
     thresholds: Thresholds = field(default_factory=Thresholds)
+    diagnosis: dict[str, Any] | None = None
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """The rows of a table; empty when it was not computed."""
@@ -66,14 +69,16 @@ STORE_QUERIES = {
     "hosts": "SELECT * FROM hosts ORDER BY incarnation, hostname",
     "writers": """
         SELECT inspector_output_format_version, git_rev, rec_mechanism,
-               count(*) AS records, count(DISTINCT process) AS processes,
+               count(*) AS records,
+               count(DISTINCT hash(hostname, pid)) FILTER (hostname IS NOT NULL AND pid IS NOT NULL) AS processes,
                count(*) FILTER (kind = 'p2p') AS p2p_records, count(comm_name) AS named_records,
                count(coll_algo) AS algo_records
-        FROM events GROUP BY ALL ORDER BY records DESC, inspector_output_format_version, git_rev, rec_mechanism
+        FROM stored_events GROUP BY ALL ORDER BY records DESC, inspector_output_format_version, git_rev, rec_mechanism
     """,
     "timing": """
-        SELECT kind, coll_timing_source, count(*) AS records, count(*) - count(coll_exec_time_us) AS unusable_times
-        FROM events GROUP BY ALL ORDER BY kind, records DESC, coll_timing_source
+        SELECT kind, coll_timing_source, sum(records)::BIGINT AS records,
+               coalesce(sum(records) FILTER (coll_exec_time_us IS NULL), 0)::BIGINT AS unusable_times
+        FROM kernel_times GROUP BY ALL ORDER BY kind, records DESC, coll_timing_source
     """,
 }
 
@@ -93,9 +98,11 @@ def load_content(run: str, settings: Settings) -> RunContent:
             # The name is one of the package's own analyses, and an identifier cannot be a bound parameter.
             tables[name] = con.sql(f'SELECT * FROM "{name}"').to_arrow_table()
     paths = {item.name: str(layout.results_path(settings, item.name, run)) for item in ANALYSES}
+    paths["findings"] = str(layout.results_path(settings, "findings", run))
     paths |= {name: str(manifest.directory(settings) / f"{name}.parquet") for name in _STORED}
     readings = {item.name: Reading(item.title, item.question, item.reading) for item in ANALYSES}
-    return RunContent(manifest, tables, readings, paths, _glossary(), settings.thresholds)
+    thresholds = settings.thresholds
+    return RunContent(manifest, tables, readings, paths, _glossary(), thresholds, stored_diagnosis(run, settings))
 
 
 _STORED = ("files", "rejects", "communicators", "processes", "hosts")

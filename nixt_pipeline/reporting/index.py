@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from nixt_pipeline.diagnosis.results import stored_diagnosis
 from nixt_pipeline.reporting import pages
+from nixt_pipeline.reporting.diagnosis import verdict_words
 from nixt_pipeline.reporting.text import NOT_AVAILABLE, count, duration, iso, percent, plain, utc
 from nixt_pipeline.reporting.views import Cell, Spec, TableView
 from nixt_pipeline.settings import Settings
@@ -14,6 +16,7 @@ from nixt_pipeline.store.manifest import Manifest, list_runs
 
 COLUMNS = (
     Spec("Run", "run"),
+    Spec("Findings", "verdict"),
     Spec("First record", "first_dump_us", utc),
     Spec("Span", "span_us", duration, numeric=True),
     Spec("GPUs (processes)", "processes", count, numeric=True),
@@ -76,6 +79,7 @@ def _run_row(
         "rejected_lines": manifest.rejected_lines,
         "incarnations": manifest.incarnations,
         "ingested_at": manifest.ingested_at,
+        "verdict": verdict_words(stored_diagnosis(manifest.run, settings)),
         "link": link,
     }
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.content import RunContent, load_content
+from nixt_pipeline.reporting.diagnosis import findings_section
 from nixt_pipeline.reporting.quality import facts_section, quality_section
 from nixt_pipeline.reporting.sections import ANALYSIS_SECTIONS, COVERAGE, analysis_section, communicators_section
 from nixt_pipeline.reporting.summary import tiles
@@ -38,9 +39,10 @@ def report_html(content: RunContent) -> str:
 
 
 def report_sections(content: RunContent) -> tuple[SectionView, ...]:
-    """The sections in the order of the page: first what the run is and how far its data can be trusted."""
+    """The sections in the order of the page: first what the run is, what was found, and how far that can be trusted."""
     return (
         facts_section(content),
+        findings_section(content),
         quality_section(content),
         analysis_section(content, COVERAGE),
         *(analysis_section(content, section) for section in ANALYSIS_SECTIONS),

@@ -14,6 +14,7 @@ from nixt_pipeline.inspector.operations import BANDWIDTH_FLAGS, COLL_TYPE_ALIASE
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import replacing
+from nixt_pipeline.store.kernel_times import kernel_times_sql
 from nixt_pipeline.store.manifest import Manifest, list_runs, read_manifest
 
 _ARROW_TO_SQL = {
@@ -109,6 +110,7 @@ def create_views(con: duckdb.DuckDBPyConnection, settings: Settings, manifests: 
         # `events` adds columns that are computed from every row; what needs none of them reads `stored_events`.
         view = "stored_events" if table == "events" else table
         con.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM {_parquet(files, columns)}")
+    _add_missing_kernel_times(con, generations)
     several = any(manifest.incarnations > 1 for manifest in manifests)
     canonical_alias = next((canonical, alias) for alias, canonical in COLL_TYPE_ALIASES.items())
     con.execute(
@@ -128,6 +130,18 @@ def create_views(con: duckdb.DuckDBPyConnection, settings: Settings, manifests: 
             con.execute(
                 f'CREATE OR REPLACE VIEW "{directory.name}" AS SELECT * FROM {_read_parquet(results, hive=False)}'
             )
+
+
+def _add_missing_kernel_times(con: duckdb.DuckDBPyConnection, generations: list[Path]) -> None:
+    """Let `kernel_times` be computed when it is read for runs that were analysed before it existed, or not at all."""
+    without = [generation for generation in generations if not layout.table_files(generation, "kernel_times")]
+    events = [path for generation in without for path in layout.table_files(generation, "events")]
+    if events:
+        written = [path for generation in generations for path in layout.table_files(generation, "kernel_times")]
+        con.execute(
+            f"CREATE OR REPLACE VIEW kernel_times AS FROM {_parquet(written, taxonomy.KERNEL_TIME_COLUMNS)}"
+            f" UNION ALL BY NAME FROM ({kernel_times_sql(_parquet(events, taxonomy.EVENT_COLUMNS))})"
+        )
 
 
 def publish_catalog(settings: Settings) -> None:

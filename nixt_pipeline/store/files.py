@@ -3,7 +3,7 @@
 import glob
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _TEMPORARY_PREFIX = ".tmp-"
+
+# Rows of a Parquet row group that is written from a query: small enough to be built in memory beside the query.
+ROW_GROUP_ROWS = 262_144
 
 
 def temporary_path(path: Path) -> Path:
@@ -40,6 +43,16 @@ def write_table(table: pa.Table, path: Path) -> None:
     """Write `table` as Parquet (zstd), atomically."""
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
+
+
+def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path) -> int:
+    """Write `batches`, cast to `schema`, as Parquet (zstd), atomically. Returns the number of rows."""
+    rows = 0
+    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_table(pa.Table.from_batches([batch]).cast(schema))
+            rows += batch.num_rows
+    return rows
 
 
 def write_text(text: str, path: Path) -> None:

@@ -182,3 +182,31 @@ def test_cells_worked_through_in_many_passes_are_the_cells_of_one_pass(
     monkeypatch.setattr(base, "RECORDS_PER_PASS", 5)
     assert cells(store_run(events)) == expected
     assert len(expected) == 20
+
+
+def test_a_time_that_is_no_whole_number_changes_nothing_for_other_collectives(store_run: StoreRun) -> None:
+    # Whole times and fractions of them are compared in different ways.
+    events = [
+        event(rank=r, n_ranks=4, coll_sn=sn, coll_exec_time_us=float((r * 7 + sn) % 5), hostname=f"gpu-{r}")
+        for r in range(4)
+        for sn in range(9)
+    ] + [event(coll_sn=0, coll_exec_time_us=4.0, dump_timestamp_us=START_US + 1)]
+    expected = cells(store_run(events))
+    [fraction, *others] = cells(store_run([event(coll="AllGather", coll_exec_time_us=12.5), *events]))
+    assert others == expected
+    assert (fraction["min_exec_time_us"], fraction["min_hostname"], fraction["min_pid"]) == (12.5, "gpu-1", 100)
+
+
+def test_a_rank_of_two_processes_is_named_by_the_process_that_was_last(store_run: StoreRun) -> None:
+    result = cells(
+        store_run([event(coll_sn=0, pid=7), event(coll_sn=1, pid=8), event(rank=1, coll_sn=1, coll_exec_time_us=500.0)])
+    )
+    assert [(cell["coll_sn"], cell["min_pid"]) for cell in result] == [(0, 7), (1, 8)]
+
+
+def test_ranks_beyond_the_bits_of_a_number_are_not_taken_for_repetitions(store_run: StoreRun) -> None:
+    # 127 bits tell the ranks of a cell apart at first sight: 0 and 127 share one.
+    [cell] = cells(store_run([event(rank=rank, n_ranks=200) for rank in (0, 127, 199)]))
+    assert (cell["occurrence"], cell["ranks_seen"]) == (1, 3)
+    replayed = [event(rank=rank, n_ranks=200) for rank in (0, 127, 127)]
+    assert [(c["occurrence"], c["ranks_seen"]) for c in cells(store_run(replayed))] == [(1, 2), (2, 1)]

@@ -92,6 +92,12 @@ def test_equal_records_and_repeated_numbers_are_told_apart(store_run: StoreRun) 
     assert (row["exact_duplicates"], row["repeated_sequence_numbers"]) == (1, 2)
 
 
+def test_records_of_different_communicators_are_not_duplicates_however_alike(store_run: StoreRun) -> None:
+    # Write time, sequence number, time, rank and process agree: what records are first compared by.
+    row = profile(store_run([event(id="0xa"), event(id="0xb"), event(id="0xb"), event(id="0xb", coll_sn=1)]))
+    assert row["exact_duplicates"] == 1
+
+
 def test_missing_ranks_and_capture_are_summed_over_communicators(store_run: StoreRun) -> None:
     # Communicator a: one of four ranks, numbers 0 and 1. Communicator b: both ranks, numbers 0 to 2 with one hole.
     run = store_run(

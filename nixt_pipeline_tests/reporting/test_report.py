@@ -51,10 +51,10 @@ def _usual_page() -> str:
     return report_html(examples.content())
 
 
-def test_quality_and_coverage_come_before_every_analysis() -> None:
+def test_findings_quality_and_coverage_come_before_every_analysis() -> None:
     anchors = [section.anchor for section in report_sections(examples.content())]
-    assert anchors[:3] == ["run", "quality", "coverage"]
-    assert anchors[3:] == [*list(ANALYSES.values())[1:], "communicators"]
+    assert anchors[:4] == ["run", "findings", "quality", "coverage"]
+    assert anchors[4:] == [*list(ANALYSES.values())[1:], "communicators"]
 
 
 @pytest.mark.parametrize(("analysis", "anchor"), ANALYSES.items())

@@ -1,0 +1,72 @@
+"""The diagnosis of a run: who was late, whose transfers were slow, who hung."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from nixt_pipeline.defs.checks import run_checks
+from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
+from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
+from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.diagnosis import VERSION
+from nixt_pipeline.diagnosis.results import (
+    FINDING_COLUMNS,
+    NAME,
+    findings_table,
+    json_path,
+    materialise_findings,
+    stored_diagnosis,
+)
+from nixt_pipeline.diagnosis.text import as_markdown
+from nixt_pipeline.quality.findings import FINDING_RULES, judge_findings
+from nixt_pipeline.quality.verdicts import Verdict
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import layout
+
+_PREVIEW = ("severity", "kind", "level", "hosts", "ambiguous", "onset_us", "cost_share", "lost_rank_seconds")
+
+
+@run_asset(
+    name=NAME,
+    group=ANALYSES,
+    kinds={"duckdb", "parquet"},
+    code_version=VERSION,
+    columns=FINDING_COLUMNS,
+    deps=["collective_cells"],
+)
+def findings(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
+    """**Who was late, whose transfers were slow, who hung**, and how sure that is.
+
+    The rank that everybody waits for has the shortest time and the highest bandwidth, so that nobody is named for a
+    low bandwidth. A finding names somebody only with its effect, its evidence and what speaks against it; where the
+    log cannot tell, it names all who may be at fault, or nobody. "Nothing found" and "not assessable" differ.
+    """
+    settings, run = nixt.load(), context.partition_key
+    diagnosis = materialise_findings(run, settings)
+    table = findings_table(diagnosis)
+    return result(
+        table.num_rows,
+        {
+            "dagster/uri": layout.results_path(settings, NAME, run).resolve().as_uri(),
+            "verdict": diagnosis.verdict,
+            "in words": dg.MetadataValue.md(as_markdown(diagnosis)),
+            "json": dg.MetadataValue.path(str(json_path(settings, run).resolve())),
+            "first rows": arrow_preview(table, _PREVIEW),
+            **flat_numbers(
+                {
+                    "urgent": len(diagnosis.at_least("P1")),
+                    **{name: value for name, value in diagnosis.coverage.to_json().items() if value is not None},
+                }
+            ),
+        },
+    )
+
+
+def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
+    diagnosis = stored_diagnosis(run, settings)
+    if diagnosis is None:
+        raise FileNotFoundError(f"run {run} has no {json_path(settings, run)}; materialise {NAME} again")
+    yield from judge_findings(diagnosis)
+
+
+findings_checks = run_checks(NAME, FINDING_RULES, _judge)

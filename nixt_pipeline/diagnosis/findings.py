@@ -1,0 +1,161 @@
+"""What a diagnosis says: findings with effect, evidence and counter-evidence, and the JSON that other tools parse."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from nixt_pipeline.settings import Thresholds
+
+SCHEMA = 1
+
+Kind = Literal[
+    "late-arrival", "slow-transfer", "hang", "process-silent", "mismatch", "fabric-slow", "imbalance", "record-loss",
+    "clock-skew", "capture-gap", "regression",
+]  # fmt: skip
+Severity = Literal["P0", "P1", "P2", "info"]
+Level = Literal["rank", "host", "communicator", "link", "fabric", "run"]
+Verdict = Literal["findings", "none-found", "not-assessable"]
+
+# From the most to the least urgent.
+SEVERITIES: tuple[Severity, ...] = ("P0", "P1", "P2", "info")
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What it costs. `cost_share`: share of the time since the onset that others stood still for it; `slowdown`: time
+    against the reference (1.6 = 60 % longer); `lost_rank_seconds`: summed over all who waited. None: not measurable."""
+
+    cost_share: float | None = None
+    slowdown: float | None = None
+    lost_rank_seconds: float | None = None
+
+    def to_json(self) -> dict[str, float | None]:
+        """The three numbers, rounded to what they are good for."""
+        return {
+            "cost_share": _rounded(self.cost_share, 4),
+            "slowdown": _rounded(self.slowdown, 3),
+            "lost_rank_seconds": _rounded(self.lost_rank_seconds, 3),
+        }
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong.
+
+    With `ambiguous`, one of the named hosts, processes or communicators is at fault and the log cannot say which;
+    without it, all of them are. `onset_us` and `until_us` are Unix microseconds by the clocks of the hosts that wrote;
+    None means since the start and until the end of the log.
+    """
+
+    kind: Kind
+    severity: Severity
+    level: Level
+    evidence: str
+    counter_evidence: str
+    next_step: str
+    hosts: tuple[str, ...] = ()
+    processes: tuple[str, ...] = ()
+    communicators: tuple[str, ...] = ()
+    ambiguous: bool = False
+    onset_us: int | None = None
+    until_us: int | None = None
+    effect: Effect = field(default_factory=Effect)
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as in the contract."""
+        return {
+            "kind": self.kind,
+            "severity": self.severity,
+            "level": self.level,
+            "hosts": list(self.hosts),
+            "processes": list(self.processes),
+            "communicators": list(self.communicators),
+            "ambiguous": self.ambiguous,
+            "onset_us": self.onset_us,
+            "until_us": self.until_us,
+            "effect": self.effect.to_json(),
+            "evidence": self.evidence,
+            "counter_evidence": self.counter_evidence,
+            "next_step": self.next_step,
+        }
+
+
+@dataclass(frozen=True)
+class RunCoverage:
+    """How much of the job the diagnosis rests on. `complete_cells`: share of the synchronising collectives that every
+    rank recorded, None when there is none."""
+
+    ranks_seen: int
+    ranks_expected: int
+    records: int
+    complete_cells: float | None
+    usable_collectives: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As in the contract."""
+        return {
+            "ranks_seen": self.ranks_seen,
+            "ranks_expected": self.ranks_expected,
+            "records": self.records,
+            "complete_cells": _rounded(self.complete_cells, 4),
+            "usable_collectives": self.usable_collectives,
+        }
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The findings about one run, the costliest first. `reason` says why a run is not assessable, or what was left
+    out."""
+
+    run: str
+    verdict: Verdict
+    coverage: RunCoverage
+    findings: tuple[Finding, ...] = ()
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The stable, versioned form."""
+        return {
+            "schema": SCHEMA,
+            "run": self.run,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "coverage": self.coverage.to_json(),
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+    @property
+    def worst(self) -> Severity | None:
+        """The most urgent severity among the findings."""
+        return min((finding.severity for finding in self.findings), key=SEVERITIES.index, default=None)
+
+    def at_least(self, severity: Severity) -> tuple[Finding, ...]:
+        """The findings that are as urgent as `severity`, or more."""
+        return tuple(f for f in self.findings if SEVERITIES.index(f.severity) <= SEVERITIES.index(severity))
+
+
+def severity_by_cost(cost_share: float, limits: Thresholds) -> Severity | None:
+    """P1 or P2 by the share of time that a finding costs; None when it is too small to tell anybody."""
+    if cost_share >= limits.p1_cost_share:
+        return "P1"
+    return "P2" if cost_share >= limits.p2_cost_share else None
+
+
+def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The most urgent first, and of those the one that loses most rank-seconds."""
+    return tuple(
+        sorted(
+            findings,
+            key=lambda f: (
+                SEVERITIES.index(f.severity),
+                -(f.effect.lost_rank_seconds or 0),
+                f.kind,
+                f.hosts,
+                f.processes,
+            ),
+        )
+    )
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)

@@ -1,0 +1,357 @@
+"""Who hung: the communicator that stopped first, processes whose log falls silent, ranks that disagree.
+
+The plugin writes completed operations only. The collective that hangs is therefore missing on *all* ranks of its
+communicator, and everything that depends on it stops soon after: the communicators that stopped first against their
+alike hold the one who hung, and which of their members it was the log cannot say. A normal end leaves no communicator
+behind its alike; a log that lost its tail shows ranks of one communicator with different last numbers, and then
+nothing is concluded.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from nixt_pipeline.diagnosis.findings import Finding
+from nixt_pipeline.diagnosis.observations import Communicator, Observations, Process
+from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
+from nixt_pipeline.settings import Thresholds
+
+_FRONTIER = """
+SELECT
+    k.comm, e.coll, e.hostname, e.pid, max(e.coll_sn)::BIGINT AS last_sn, count(*) AS records,
+    count(*) FILTER (e.coll_sn > t.last_sn - least($tail, t.last_sn + 1)) AS in_tail
+FROM collectives AS e
+JOIN diagnosed_communicators AS k
+    ON k.id IS NOT DISTINCT FROM e.id AND k.comm_name IS NOT DISTINCT FROM e.comm_name
+    AND k.n_ranks = e.n_ranks AND k.nnodes IS NOT DISTINCT FROM e.nnodes
+JOIN (
+    SELECT k.comm, c.coll, max(c.coll_sn)::BIGINT AS last_sn
+    FROM cells AS c
+    JOIN diagnosed_communicators AS k
+        ON k.id IS NOT DISTINCT FROM c.id AND k.comm_name IS NOT DISTINCT FROM c.comm_name
+        AND k.n_ranks = c.n_ranks AND k.nnodes IS NOT DISTINCT FROM c.nnodes
+    WHERE c.incarnation = $incarnation AND c.coll_sn < 4611686018427387904
+    GROUP BY ALL
+) AS t ON t.comm = k.comm AND t.coll = e.coll
+WHERE e.incarnation = $incarnation AND e.coll IN (SELECT unnest($sync))
+    AND e.hostname IS NOT NULL AND e.pid IS NOT NULL AND e.coll_sn < 4611686018427387904
+GROUP BY ALL
+ORDER BY ALL
+"""
+
+# Of an edge between two processes, each end counts for itself: what both counted is how far the edge got.
+_EDGE_COUNTS = """
+WITH ends AS (
+    SELECT
+        k.comm, e.rank, e.p2p_peer AS peer, e.coll, e.hostname, e.pid, count(*) AS operations,
+        sum(count(*)) OVER (PARTITION BY k.comm, e.rank) AS of_rank,
+        max(max(e.coll_sn)) OVER (PARTITION BY k.comm, e.rank) + 1
+            - min(min(e.coll_sn)) OVER (PARTITION BY k.comm, e.rank) AS numbered
+    FROM p2p AS e
+    JOIN diagnosed_communicators AS k
+        ON k.id IS NOT DISTINCT FROM e.id AND k.comm_name IS NOT DISTINCT FROM e.comm_name
+        AND k.n_ranks = e.n_ranks AND k.nnodes IS NOT DISTINCT FROM e.nnodes
+    WHERE e.incarnation = $incarnation AND e.hostname IS NOT NULL AND e.pid IS NOT NULL
+        AND e.coll_sn < 4611686018427387904
+    GROUP BY k.comm, e.rank, e.p2p_peer, e.coll, e.hostname, e.pid
+)
+SELECT s.comm, s.hostname, s.pid, r.hostname, r.pid, s.operations, r.operations
+FROM ends AS s
+JOIN ends AS r ON r.comm = s.comm AND r.rank = s.peer AND r.peer = s.rank
+WHERE s.coll = 'Send' AND r.coll = 'Recv' AND s.of_rank = s.numbered AND r.of_rank = r.numbered
+ORDER BY ALL
+"""
+
+_MISMATCHES = """
+SELECT k.comm, c.coll, count(*) AS cells, min(c.coll_sn) AS first_sn, min(c.first_dump_us) AS first_dump_us
+FROM cells AS c
+JOIN diagnosed_communicators AS k
+    ON k.id IS NOT DISTINCT FROM c.id AND k.comm_name IS NOT DISTINCT FROM c.comm_name
+    AND k.n_ranks = c.n_ranks AND k.nnodes IS NOT DISTINCT FROM c.nnodes
+WHERE c.incarnation = $incarnation AND c.size_mismatch AND c.coll IN (SELECT unnest($sync)) AND c.occurrence = 1
+GROUP BY ALL
+ORDER BY ALL
+"""
+
+# Operations at the end by which it is judged whether the log is complete there.
+_TAIL = 20
+# A ring buffer that overflows loses records in the middle of a communicator's life; at the end, nearly all are there.
+_WHOLE_TAIL = 0.9
+# More silent processes than this are a job that was cut off, not processes that died.
+_FEW = 0.25
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Send and Recv from one process to another: the communicator, and how many operations both ends completed."""
+
+    comm: Communicator
+    source: Process
+    target: Process
+    operations: int
+
+
+@dataclass(frozen=True)
+class Series:
+    """One collective function of one communicator: the last sequence number of each process, and whether its log is
+    whole at the end."""
+
+    comm: Communicator
+    coll: str
+    last: dict[Process, int]
+    in_tail: int
+    records: int
+
+    @property
+    def furthest(self) -> int:
+        """The last sequence number that anybody completed."""
+        return max(self.last.values())
+
+    @property
+    def even(self) -> bool:
+        """Whether all members recorded the same last number."""
+        return len(self.last) == self.comm.n_ranks and len(set(self.last.values())) == 1
+
+    @property
+    def whole(self) -> bool:
+        """Whether hardly a record is missing among the last ones."""
+        return self.in_tail >= _WHOLE_TAIL * self.comm.n_ranks * min(_TAIL, self.furthest + 1)
+
+    @property
+    def family(self) -> tuple[object, ...]:
+        """What it may be compared with."""
+        return (self.coll, self.comm.n_ranks, self.comm.nnodes, self.comm.role)
+
+
+def find_hangs(con: duckdb.DuckDBPyConnection, seen: Observations, limits: Thresholds) -> list[Finding]:
+    """Hangs, silent processes and disagreements of the launch that `seen` shows; call it after `observe`."""
+    parameters: dict[str, Any] = {"incarnation": seen.incarnation, "sync": list(SYNC_COLLECTIVES)}
+    series = _series(con.sql(_FRONTIER, params=parameters | {"tail": _TAIL}).fetchall(), seen)
+    silent = silent_processes(series, len(seen.processes), limits)
+    findings = [_silent(process, series, seen) for process in silent]
+    findings += _mismatches(con.sql(_MISMATCHES, params=parameters).fetchall(), seen)
+    if silent:
+        return findings
+    rows = con.sql(_EDGE_COUNTS, params={"incarnation": seen.incarnation}).fetchall()
+    edges = [
+        Edge(seen.communicators[comm], (source_host, source_pid), (host, pid), min(sent, received))
+        for comm, source_host, source_pid, host, pid, sent, received in rows
+    ]
+    groups = joined_by_edges(stopped_first(series), edges)
+    odd = odd_edges(edges) if groups else []
+    return findings + ([_edge_hang(seen, odd, groups)] if odd else [_hang(seen, stopped, series) for stopped in groups])
+
+
+def joined_by_edges(groups: list[list[Series]], edges: list[Edge]) -> list[list[Series]]:
+    """Groups between which something is sent are one hang: a pipeline stage that stops leaves the next without input,
+    and which of them stopped first the numbers cannot say."""
+    joined: list[list[Series]] = []
+    for group in groups:
+        touching = [other for other in joined if _linked(group, other, edges)]
+        merged = [*group, *(item for other in touching for item in other)]
+        joined = [*(other for other in joined if other not in touching), merged]
+    return joined
+
+
+def _linked(one: list[Series], other: list[Series], edges: list[Edge]) -> bool:
+    left = {member for item in one for member in item.comm.members}
+    right = {member for item in other for member in item.comm.members}
+    return any(
+        (edge.source in left and edge.target in right) or (edge.source in right and edge.target in left)
+        for edge in edges
+    )
+
+
+def odd_edges(edges: list[Edge]) -> list[Edge]:
+    """Edges that got less far than most of their siblings, which lead from the same host to the same host: all of them
+    do the same in lockstep, so that the odd one stopped by its own doing."""
+    siblings: dict[tuple[str, str], list[Edge]] = defaultdict(list)
+    for edge in edges:
+        siblings[edge.source[0], edge.target[0]].append(edge)
+    odd: list[Edge] = []
+    for family in siblings.values():
+        furthest = max(edge.operations for edge in family)
+        behind = [edge for edge in family if edge.operations < furthest]
+        odd += behind if len(behind) * 2 < len(family) else []
+    return odd
+
+
+def _series(rows: list[tuple[Any, ...]], seen: Observations) -> list[Series]:
+    last: dict[tuple[int, str], dict[Process, int]] = defaultdict(dict)
+    in_tail: dict[tuple[int, str], int] = defaultdict(int)
+    records: dict[tuple[int, str], int] = defaultdict(int)
+    for comm, coll, host, pid, sn, count, tail in rows:
+        last[comm, coll][host, pid] = sn
+        in_tail[comm, coll] += tail
+        records[comm, coll] += count
+    return [
+        Series(seen.communicators[comm], coll, of_process, in_tail[comm, coll], records[comm, coll])
+        for (comm, coll), of_process in sorted(last.items())
+    ]
+
+
+def stopped_first(series: list[Series]) -> list[list[Series]]:
+    """Groups of series that stopped before their alike, one group for each hang; empty after a normal end.
+
+    Needs an even end: where ranks of one communicator differ, the tail of the log was lost and proves nothing.
+    """
+    if not series or not all(item.even and item.whole for item in series):
+        return []
+    families: dict[tuple[object, ...], list[Series]] = defaultdict(list)
+    for item in series:
+        families[item.family].append(item)
+    behind = []
+    for family in families.values():
+        furthest = max(item.furthest for item in family)
+        ahead = [item for item in family if item.furthest == furthest]
+        # When hardly anybody got further, those are ahead and the others are no suspects.
+        if 0 < len(family) - len(ahead) < len(family) and len(ahead) * 2 >= len(family):
+            least = min(item.furthest for item in family)
+            behind += [item for item in family if item.furthest == least]
+    groups: list[list[Series]] = []
+    for item in behind:
+        touching = [group for group in groups if any(_touch(item, other) for other in group)]
+        merged = [item, *(other for group in touching for other in group)]
+        groups = [*(group for group in groups if group not in touching), merged]
+    return groups
+
+
+def _touch(one: Series, other: Series) -> bool:
+    return bool(set(one.comm.members) & set(other.comm.members))
+
+
+def silent_processes(series: list[Series], processes: int, limits: Thresholds) -> list[Process]:
+    """Processes whose records end while the others of *all* their communicators go on."""
+    lag: dict[Process, list[int]] = defaultdict(list)
+    for item in series:
+        for process, last in item.last.items():
+            # In step with the series' own length: a rare collective cannot be far behind.
+            least = min(limits.silent_after_operations, max(2, (item.furthest + 1) // 10))
+            lag[process].append((item.furthest - last) // least)
+    silent = [process for process, lags in sorted(lag.items()) if lags and min(lags) >= 1]
+    return silent if len(silent) <= _FEW * processes else []
+
+
+def _hang(seen: Observations, stopped: list[Series], series: list[Series]) -> Finding:
+    comms = {item.comm.number: item.comm for item in stopped}
+    common = frozenset.intersection(*(frozenset(comm.members) for comm in comms.values()))
+    suspects = sorted(common or frozenset().union(*(comm.members for comm in comms.values())))
+    families = {item.family for item in stopped}
+    alike = [item for item in series if item.family in families and item not in stopped]
+    names = ", ".join(
+        f"{item.comm.label} ({item.coll} {item.furthest}, its alike reached"
+        f" {max(other.furthest for other in series if other.family == item.family)})"
+        for item in stopped[:4]
+    )
+    hosts = tuple(sorted({host for host, _ in suspects}))
+    return Finding(
+        kind="hang",
+        severity="P0",
+        level="communicator" if len(suspects) > 1 else "rank",
+        hosts=hosts,
+        processes=tuple(f"{host}-pid{pid}" for host, pid in suspects),
+        communicators=tuple(sorted(comm.id for comm in comms.values())),
+        ambiguous=len(suspects) > 1,
+        onset_us=_last_time(seen),
+        evidence=(
+            f"The job stopped in the middle of a step. First to stop: {names}. All of their ranks end"
+            f" at the same number, so that the next collective never completed. The one who hung is among"
+            f" {len(suspects)} processes."
+        ),
+        counter_evidence=(
+            f"{len(alike)} comparable series went on and stopped later, waiting. The log has completed operations only:"
+            " who never entered the collective and who waits in it look alike. A job that was killed in the middle of a"
+            " step would look the same."
+        ),
+        next_step=(
+            f"Get stacks (py-spy, gdb) of the {len(suspects)} processes on {', '.join(hosts)}: the one that is not"
+            " inside the collective is it. Then kernel log and GPU errors (Xid) of that host."
+        ),
+    )
+
+
+def _edge_hang(seen: Observations, odd: list[Edge], groups: list[list[Series]]) -> Finding:
+    ends = sorted({end for edge in odd for end in (edge.source, edge.target)})
+    # The one who hung before Send or Recv may just as well have been about to enter a collective.
+    stopped = {item.comm.id for group in groups for item in group if set(ends) & set(item.comm.members)}
+    names = ", ".join(f"{edge.comm.label} ({edge.operations} completed)" for edge in odd[:4])
+    return Finding(
+        kind="hang",
+        severity="P0",
+        level="communicator",
+        hosts=tuple(sorted({host for host, _ in ends})),
+        processes=tuple(f"{host}-pid{pid}" for host, pid in ends),
+        communicators=tuple(sorted({edge.comm.id for edge in odd} | stopped)),
+        ambiguous=True,
+        onset_us=_last_time(seen),
+        evidence=(
+            f"The job stopped in the middle of a step, and Send and Recv on {names} got less far than on the edges"
+            f" between the same hosts, which do the same in lockstep. The one who hung is among the {len(ends)} ends."
+        ),
+        counter_evidence=(
+            "Either end looks alike: one did not send, or the other did not receive. A job that was killed in the"
+            " middle of a step could look the same."
+        ),
+        next_step=f"Get stacks (py-spy, gdb) of {', '.join(f'{host}-pid{pid}' for host, pid in ends[:4])}, and the"
+        " kernel log and GPU errors (Xid) of their hosts.",
+    )
+
+
+def _last_time(seen: Observations) -> int | None:
+    return next((end for end in reversed(seen.block_end_us) if end is not None), None)
+
+
+def _silent(process: Process, series: list[Series], seen: Observations) -> Finding:
+    mine = [item for item in series if process in item.last]
+    worst = max(mine, key=lambda item: item.furthest - item.last[process])
+    return Finding(
+        kind="process-silent",
+        severity="P0",
+        level="rank",
+        hosts=(process[0],),
+        processes=(f"{process[0]}-pid{process[1]}",),
+        communicators=tuple(sorted({item.comm.id for item in mine})),
+        onset_us=_time_of(worst, worst.last[process], seen),
+        evidence=(
+            f"The records of {process[0]}-pid{process[1]} end in all of its {len(mine)} series while its peers go on:"
+            f" its last {worst.coll} on {worst.comm.label} is number {worst.last[process]}, theirs {worst.furthest}."
+        ),
+        counter_evidence=(
+            "Its peers completed later collectives, which needs it: the process was alive at that time, and it is its"
+            " log that ended, unless the job went on without it."
+        ),
+        next_step="Look whether the process died, its disk is full, or the plugin's dump thread stopped.",
+    )
+
+
+def _time_of(item: Series, sn: int, seen: Observations) -> int | None:
+    block = min(seen.blocks - 1, sn * seen.blocks // (item.furthest + 1))
+    return seen.block_end_us[block]
+
+
+def _mismatches(rows: list[tuple[Any, ...]], seen: Observations) -> list[Finding]:
+    by_comm: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in rows:
+        by_comm[row[0]].append(row)
+    findings = []
+    for number, found in by_comm.items():
+        comm = seen.communicators[number]
+        what = ", ".join(f"{cells} {coll} from number {first} on" for _, coll, cells, first, _ in found)
+        findings.append(
+            Finding(
+                kind="mismatch",
+                severity="P0",
+                level="communicator",
+                hosts=tuple(sorted(comm.hosts)),
+                processes=tuple(f"{host}-pid{pid}" for host, pid in comm.members),
+                communicators=(comm.id,),
+                ambiguous=True,
+                onset_us=min((row[4] for row in found if row[4] is not None), default=None),
+                evidence=f"Ranks of {comm.label} give different message sizes for the same collective: {what}.",
+                counter_evidence="Two communicators taken for one (a reused id) would look the same.",
+                next_step="Compare what the ranks of this communicator execute: control flow, batch and bucket sizes.",
+            )
+        )
+    return findings

@@ -1,0 +1,238 @@
+"""Who came late, from execution times alone.
+
+A rank that waits reports a long time, and the one that all wait for a short one. So the process that is late by its own
+doing is the one that spends *less* time in communication (waiting and transferring) than those who do the same work:
+in a synchronous job all take equally long, and what a process does not spend in communication it spends computing,
+loading data or stalling. A process that is late because it waited itself, for a pipeline stage or a late peer, spent
+that time in communication: it has no deficit. One whose transfers are slow has none either. That tells roots from
+victims without walking chains of waiting, and without any clock.
+
+A name is given only when collectives confirm it: in those where somebody waited, the named one came last.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nixt_pipeline.diagnosis.findings import Effect, Finding, severity_by_cost
+from nixt_pipeline.diagnosis.observations import Observations, Process
+from nixt_pipeline.diagnosis.windows import Window, chance, densest_window
+from nixt_pipeline.settings import Thresholds
+
+Floats = NDArray[np.float64]
+
+# Nearest rank above: with two peers the one that waits, with many one that is not itself late.
+_REFERENCE_QUANTILE = 0.75
+# A host is late when nearly all of its processes are; otherwise the processes are named.
+_HOST_SHARE = 0.75
+
+
+@dataclass(frozen=True)
+class Late:
+    """An entity that is late by its own doing, before it is put into words."""
+
+    level: str
+    hosts: tuple[str, ...]
+    processes: tuple[Process, ...]
+    stage: int
+    window: Window
+    cost_share: float
+    lost_us: float
+    late_us: float
+    probability: float
+    last_arrivals: int
+    waited_cells: int
+    peers: int
+
+
+def deficits(seen: Observations) -> Floats:
+    """Microseconds by process and block that a process spends less in communication than those of its stage."""
+    occupied = seen.wait + seen.transfer
+    index = {process: row for row, process in enumerate(seen.processes)}
+    result = np.zeros_like(occupied)
+    for stage in seen.stages():
+        rows = [index[process] for process in stage]
+        reference = np.quantile(occupied[rows], _REFERENCE_QUANTILE, axis=0, method="higher")
+        result[rows] = reference - occupied[rows]
+    return result
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A host or a process that may be late: its rows in the observations, and its deficit by block."""
+
+    level: str
+    stage: int
+    rows: tuple[int, ...]
+    values: Floats
+
+    def beyond(self, gate: Floats) -> float:
+        """How much of the deficit is more than the gate."""
+        return float(np.clip(self.values - gate, 0, None).sum())
+
+
+def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
+    """Everybody who is late by their own doing, hosts before processes; what is explained by a host is not repeated."""
+    late = deficits(seen)
+    found: list[Late] = []
+    for number, stage in enumerate(seen.stages()):
+        rows = [row for row, process in enumerate(seen.processes) if process in stage]
+        by_host: dict[str, list[int]] = defaultdict(list)
+        for row in rows:
+            by_host[seen.processes[row][0]].append(row)
+        hosts = []
+        own = late.copy()
+        for members in by_host.values():
+            if len(members) > 1 and len(by_host) > 1:
+                # What nearly all of its processes have in common: one late process does not make a host late.
+                common = np.quantile(late[members], 1 - _HOST_SHARE, axis=0, method="lower")
+                hosts.append(_Candidate("host", number, tuple(members), common))
+                # A process stands out from its host: what all have in common is the host's, named or not.
+                own[members] = late[members] - np.clip(common, 0, None)
+        late_hosts = _search(seen, hosts, len(by_host), limits)
+        explained = {process for entity in late_hosts for process in entity.processes}
+        singles = [_Candidate("rank", number, (row,), own[row]) for row in rows if seen.processes[row] not in explained]
+        found += [*late_hosts, *_search(seen, singles, len(singles), limits)]
+    return found
+
+
+def _search(seen: Observations, candidates: list[_Candidate], entities: int, limits: Thresholds) -> list[Late]:
+    """Name one after the other, the latest first, each time without those that are named already."""
+    gate = limits.p2_cost_share * seen.block_us
+    found: list[Late] = []
+    rest = sorted(candidates, key=lambda candidate: -candidate.beyond(gate))
+    while rest:
+        latest, *rest = rest
+        top = np.max([*(candidate.values for candidate in rest), np.zeros_like(gate)], axis=0)
+        window = densest_window((latest.values > gate) & (latest.values >= top))
+        if window is None:
+            break
+        late = _judge(seen, latest, window, entities - len(found), len(candidates), limits)
+        found += [late] if late else []
+    return found
+
+
+def _judge(
+    seen: Observations, candidate: _Candidate, window: Window, entities: int, tested: int, limits: Thresholds
+) -> Late | None:
+    """The candidate as a finding, if chance does not explain it, it costs enough, and collectives confirm it."""
+    part = window.part()
+    elapsed = float(seen.block_us[part].sum())
+    cost = float(np.clip(candidate.values[part], 0, None).sum())
+    # By chance, each is the latest of a block equally often.
+    probability = chance(window, 1 / max(entities, 2), tested)
+    if (
+        window.marked < limits.min_blocks
+        or window.density < limits.min_density
+        or probability > limits.max_chance
+        or elapsed <= 0
+        or cost / elapsed < limits.p2_cost_share
+    ):
+        return None
+    processes = tuple(seen.processes[row] for row in candidate.rows)
+    last, waited = _confirmation(seen, set(processes), window, candidate.level)
+    # About every marked block must show it, and of those that show anything, most must show this one.
+    if last < limits.min_last_share * window.marked or last < limits.min_last_share * waited:
+        return None
+    return Late(
+        level=candidate.level,
+        hosts=tuple(sorted({host for host, _ in processes})),
+        processes=processes,
+        stage=candidate.stage,
+        window=window,
+        cost_share=min(1.0, cost / elapsed),
+        # A synchronous job waits as a whole: in its peers' collectives, and through pipelines everywhere else.
+        lost_us=cost * (len(seen.processes) - len(processes)),
+        late_us=cost / window.length,
+        probability=probability,
+        last_arrivals=last,
+        waited_cells=waited,
+        peers=entities - 1,
+    )
+
+
+def _confirmation(seen: Observations, processes: set[Process], window: Window, level: str) -> tuple[int, int]:
+    """Of the collectives in the window that somebody waited in and that the entity shares with others: how many it came
+    last in, and how many there are."""
+    hosts = {host for host, _ in processes}
+    shared = set()
+    for comm in seen.communicators:
+        inside = sum(member in processes for member in comm.members)
+        if inside and inside < len(comm.members) and (level == "rank" or len(comm.hosts) > 1):
+            shared.add(comm.number)
+    last, waited = 0, 0
+    for arrival in seen.arrivals:
+        if arrival.comm in shared and window.first <= arrival.block <= window.last:
+            waited += arrival.cells
+            if arrival.process in processes or (level == "host" and arrival.process[0] in hosts):
+                last += arrival.cells
+    return last, waited
+
+
+def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> list[Finding]:
+    """In words. Late entities of different pipeline stages whose Send and Recv were not recorded are one question: one
+    of them is late and the others wait for it."""
+    findings = []
+    left = sorted(late, key=lambda entity: -entity.lost_us)
+    pipelined_seen = seen.matched_p2p > 0 or len(seen.stages()) == 1
+    while left:
+        first = left.pop(0)
+        group = [first]
+        if seen.matched_p2p == 0:
+            group += [
+                other
+                for other in left
+                if other.stage != first.stage
+                and other.window.overlap(first.window) * 2 >= min(first.window.length, other.window.length)
+            ]
+            left = [other for other in left if other not in group]
+        severity = severity_by_cost(first.cost_share, limits)
+        # Of two processes without others to compare with, or with a stage before it that was not seen, the named one
+        # may yet be a victim.
+        sure = (first.peers > 1 or first.level == "host") and (pipelined_seen or len(group) > 1)
+        if severity is not None:
+            findings.append(_finding(seen, first, group, severity if sure else "P2"))
+    return findings
+
+
+def _finding(seen: Observations, first: Late, group: list[Late], severity: str) -> Finding:
+    hosts = tuple(sorted({host for late in group for host in late.hosts}))
+    processes = tuple(sorted(f"{host}-pid{pid}" for late in group for host, pid in late.processes))
+    name = hosts[0] if first.level == "host" else f"{first.processes[0][0]}-pid{first.processes[0][1]}"
+    everybody = "the other hosts" if first.level == "host" else "the other processes"
+    share = first.cost_share
+    unseen = (
+        ""
+        if seen.matched_p2p or len(seen.stages()) == 1
+        else " Send and Recv were not recorded, so that it cannot be told which pipeline stage waits for which."
+    )
+    return Finding(
+        kind="late-arrival",
+        severity="P1" if severity == "P1" else "P2",
+        level="host" if first.level == "host" else "rank",
+        hosts=hosts,
+        processes=processes,
+        communicators=tuple(
+            sorted({comm.id for comm in seen.communicators if set(comm.members) & set(first.processes)})
+        ),
+        ambiguous=len(group) > 1,
+        onset_us=first.window.onset_us(seen.block_end_us),
+        until_us=first.window.until_us(seen.block_end_us),
+        effect=Effect(share, 1 / (1 - share) if share < 1 else None, first.lost_us / 1e6),
+        evidence=(
+            f"{everybody.capitalize()} stand still {share:.0%} of the time for {name}: it came last in"
+            f" {first.last_arrivals:,} of {first.waited_cells:,} collectives in which ranks waited, and spends"
+            f" {first.late_us / 1e3:.3g} ms less in communication than its peers in each of {first.window.length}"
+            f" stretches of the job ({first.window.marked} clearly; by chance p < {max(first.probability, 1e-12):.1g})."
+        ),
+        counter_evidence=(
+            f"In {first.waited_cells - first.last_arrivals:,} collectives with waiting somebody else came last. Waiting"
+            f" for others and slow transfers are already taken out.{unseen}"
+        ),
+        next_step=(
+            f"Look at what {name} does between collectives: GPU clocks and throttling, data loader, CPU and memory"
+            " pressure, Python garbage collection. The network is not the suspect."
+        ),
+    )

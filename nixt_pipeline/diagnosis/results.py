@@ -1,0 +1,70 @@
+"""A diagnosis on disk: `results/findings/run=<run>.parquet`, a row for each finding, and the JSON beside it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from nixt_pipeline.diagnosis.diagnose import diagnose
+from nixt_pipeline.diagnosis.findings import Diagnosis
+from nixt_pipeline.inspector.taxonomy import BOOL, F64, I64, RUN, STRING, Column, Role, schema
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import layout
+from nixt_pipeline.store.files import write_table, write_text
+
+NAME = "findings"
+
+_NAMES = pa.list_(pa.string())
+
+FINDING_COLUMNS: tuple[Column, ...] = (
+    RUN,
+    Column("number", I64, Role.COUNTER, "", "1 for the most urgent and costliest finding of the run", nullable=False),
+    Column("kind", STRING, Role.DERIVED, "", "late-arrival, slow-transfer, fabric-slow, hang, ...", nullable=False),
+    Column("severity", STRING, Role.DERIVED, "", "P0 (page), P1 (ticket), P2 (log) or info", nullable=False),
+    Column("level", STRING, Role.DERIVED, "", "rank, host, communicator, link, fabric or run", nullable=False),
+    Column("hosts", _NAMES, Role.IDENTIFIER, "", "Hosts at fault; one of them when ambiguous"),
+    Column("processes", _NAMES, Role.IDENTIFIER, "", "Processes at fault, as <hostname>-pid<pid>; one when ambiguous"),
+    Column("communicators", _NAMES, Role.IDENTIFIER, "", "Communicators in which it shows, by id"),
+    Column("ambiguous", BOOL, Role.DERIVED, "", "Whether the log cannot tell who of the named it is", nullable=False),
+    Column("onset_us", I64, Role.DERIVED, "us", "Unix time at which it began; null when it began with the log"),
+    Column("until_us", I64, Role.DERIVED, "us", "Unix time at which it ended; null when it lasted to the end"),
+    Column("cost_share", F64, Role.DERIVED, "", "Share of the time since the onset that it costs"),
+    Column("slowdown", F64, Role.DERIVED, "", "Time against the reference"),
+    Column("lost_rank_seconds", F64, Role.DERIVED, "s", "Rank-time that others lost"),
+    Column("evidence", STRING, Role.DERIVED, "", "One sentence with the numbers", nullable=False),
+    Column("counter_evidence", STRING, Role.DERIVED, "", "What speaks against it, or looks the same", nullable=False),
+    Column("next_step", STRING, Role.DERIVED, "", "What a person should check", nullable=False),
+)
+
+
+def findings_table(diagnosis: Diagnosis) -> pa.Table:
+    """One row for each finding, the most urgent first."""
+    rows = []
+    for number, finding in enumerate(diagnosis.findings, start=1):
+        row = finding.to_json()
+        rows.append({"run": diagnosis.run, "number": number, **row, **row["effect"]})
+    columns = schema(FINDING_COLUMNS)
+    return pa.Table.from_pylist([{name: row[name] for name in columns.names} for row in rows], schema=columns)
+
+
+def json_path(settings: Settings, run: str) -> Path:
+    """The JSON of a run's diagnosis."""
+    return layout.results_path(settings, NAME, run).with_suffix(".json")
+
+
+def materialise_findings(run: str, settings: Settings) -> Diagnosis:
+    """Diagnose a stored run whose cells have been built, and write both files. Raises `UnknownRunError`."""
+    diagnosis = diagnose(run, settings)
+    write_table(findings_table(diagnosis), layout.results_path(settings, NAME, run))
+    write_text(json.dumps(diagnosis.to_json(), indent=1) + "\n", json_path(settings, run))
+    return diagnosis
+
+
+def stored_diagnosis(run: str, settings: Settings) -> dict[str, Any] | None:
+    """The JSON of a run's diagnosis as an object; None when the run has not been diagnosed."""
+    path = json_path(settings, run)
+    if not path.exists():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found

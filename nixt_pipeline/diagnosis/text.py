@@ -1,0 +1,118 @@
+"""A diagnosis in words, for a terminal in the middle of the night, and as Markdown for a ticket."""
+
+import textwrap
+from datetime import UTC, datetime
+
+from nixt_pipeline.diagnosis.findings import Diagnosis, Finding, RunCoverage
+
+_WIDTH = 100
+_MANY = 8
+
+_TITLES = {
+    "late-arrival": "late: others wait for it",
+    "slow-transfer": "slow transfers",
+    "fabric-slow": "the whole network is slow",
+    "hang": "hang",
+    "process-silent": "process fell silent",
+    "mismatch": "ranks disagree",
+}
+_URGENCY = {"P0": "act now", "P1": "open a ticket", "P2": "note", "info": "for information"}
+
+
+def as_text(diagnosis: Diagnosis) -> str:
+    """Plain text: what, where, since when, how bad, how sure, what to check next."""
+    lines = [f"{diagnosis.run}: {verdict_line(diagnosis)}", _coverage_line(diagnosis.coverage)]
+    for number, finding in enumerate(diagnosis.findings, start=1):
+        lines += ["", f"{number}. {finding.severity} ({_URGENCY[finding.severity]})  {headline(finding)}"]
+        for label, value in _parts(finding):
+            lines += textwrap.wrap(
+                value,
+                _WIDTH,
+                initial_indent=f"   {label + ':':<12}",
+                subsequent_indent=" " * 15,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+    return "\n".join(lines)
+
+
+def as_markdown(diagnosis: Diagnosis) -> str:
+    """The same as Markdown."""
+    lines = [f"# {diagnosis.run}", "", verdict_line(diagnosis), "", _coverage_line(diagnosis.coverage)]
+    for finding in diagnosis.findings:
+        lines += ["", f"## {finding.severity}: {headline(finding)}", ""]
+        lines += [f"- **{label}**: {value}" for label, value in _parts(finding)]
+    return "\n".join(lines)
+
+
+def verdict_line(diagnosis: Diagnosis) -> str:
+    """The verdict in a sentence."""
+    if diagnosis.verdict == "not-assessable":
+        return f"NOT ASSESSABLE: {diagnosis.reason}. This says nothing about the job's health."
+    if diagnosis.verdict == "none-found":
+        return "nothing found. No host or process stands out in what was recorded."
+    number = len(diagnosis.findings)
+    return f"{number} finding{'' if number == 1 else 's'}, the most urgent first"
+
+
+def headline(finding: Finding) -> str:
+    """What and where, in a line."""
+    what = _TITLES.get(finding.kind, finding.kind)
+    return f"{where(finding)}: {what}" if where(finding) else what
+
+
+def where(finding: Finding) -> str:
+    """Who is named, by the level of the finding; empty for the fabric."""
+    if finding.level == "fabric":
+        return ""
+    if finding.level in ("rank", "communicator") and finding.processes:
+        names = finding.processes
+    elif finding.hosts:
+        names = finding.hosts
+    else:
+        return f"{len(finding.communicators)} communicators" if finding.communicators else ""
+    shown = ", ".join(names[:_MANY]) + (f" and {len(names) - _MANY} more" if len(names) > _MANY else "")
+    return f"one of {shown}" if finding.ambiguous and len(names) > 1 else shown
+
+
+def _parts(finding: Finding) -> list[tuple[str, str]]:
+    return [
+        ("since", since(finding)),
+        ("how bad", how_bad(finding)),
+        ("evidence", finding.evidence),
+        ("but", finding.counter_evidence),
+        ("next", finding.next_step),
+    ]
+
+
+def since(finding: Finding) -> str:
+    """When it began and whether it ended."""
+    begin = "the start of the log" if finding.onset_us is None else _utc(finding.onset_us)
+    if finding.kind == "hang":
+        return begin
+    return f"{begin}, " + ("to the end of the log" if finding.until_us is None else f"until {_utc(finding.until_us)}")
+
+
+def how_bad(finding: Finding) -> str:
+    """The effect in words."""
+    effect = finding.effect
+    parts = []
+    if effect.cost_share is not None:
+        parts.append(f"costs {effect.cost_share:.1%} of the time since then")
+    if effect.slowdown is not None and finding.kind != "late-arrival":
+        parts.append(f"{effect.slowdown:.2g} times as slow")
+    if effect.lost_rank_seconds is not None:
+        parts.append(f"{effect.lost_rank_seconds:,.1f} GPU-seconds lost")
+    return ", ".join(parts) or "the job does not go on"
+
+
+def _coverage_line(coverage: RunCoverage) -> str:
+    complete = "none" if coverage.complete_cells is None else f"{coverage.complete_cells:.1%}"
+    return (
+        f"rests on {coverage.usable_collectives:,} collectives; {complete} of those seen were recorded by every rank;"
+        f" {coverage.ranks_seen} of {coverage.ranks_expected} processes left records"
+    )
+
+
+def _utc(timestamp_us: int) -> str:
+    return datetime.fromtimestamp(timestamp_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

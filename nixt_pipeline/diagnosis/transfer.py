@@ -1,0 +1,319 @@
+"""Whose transfers are slow: every path against its alike and against its own better times, then who they share.
+
+The shortest time in a complete collective, and the shorter of a matched Send and Recv, is the transfer itself. A ring
+moves at the speed of its slowest member, so that one slow card slows every path through it, and a path that is fast
+clears everybody on it. Who is left explains all slow paths; where several are left, all are named and none is blamed.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nixt_pipeline.diagnosis.findings import Effect, Finding, Level, Severity, severity_by_cost
+from nixt_pipeline.diagnosis.observations import Observations, Process, Transfer
+from nixt_pipeline.diagnosis.windows import Marks, Window, chance, densest_window
+from nixt_pipeline.settings import Thresholds
+
+Floats = NDArray[np.float64]
+Medium = Literal["nvlink", "network"]
+
+# The reference of a kind of transfer: what its best tenth of path and block reaches. A median would call "normal" what
+# more than half of the job suffers from.
+_BEST_SHARE = 0.1
+
+# Healthy networks are congested now and then: this share of the blocks, unless the run itself shows more.
+_USUAL_SLOW_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class Path:
+    """A collective of a communicator, or an edge between two processes: its times by block against the reference.
+
+    `time_us` and `reference_us` are sums over the block (NaN where nothing was recorded).
+    """
+
+    comm: int
+    members: tuple[Process, ...]
+    time_us: Floats
+    reference_us: Floats
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Where it runs."""
+        return frozenset(host for host, _ in self.members)
+
+    @property
+    def medium(self) -> Medium:
+        """What carries it between its members, by where they are."""
+        return "nvlink" if len(self.hosts) == 1 else "network"
+
+    def ratio(self, part: slice) -> float:
+        """Time against reference over a stretch; NaN when nothing was recorded in it."""
+        reference = float(np.nansum(self.reference_us[part]))
+        return float(np.nansum(self.time_us[part])) / reference if reference > 0 else float("nan")
+
+    def excess_us(self, part: slice) -> float:
+        """Microseconds beyond the reference over a stretch."""
+        return max(0.0, float(np.nansum(self.time_us[part] - self.reference_us[part])))
+
+
+@dataclass(frozen=True)
+class SlowPath:
+    """A path with the stretch in which it is slow."""
+
+    path: Path
+    window: Window
+
+
+@dataclass(frozen=True)
+class Blame:
+    """Who explains a set of slow paths of one medium: the left-over hosts or processes, or the paths themselves."""
+
+    medium: Medium
+    level: Level
+    hosts: tuple[str, ...]
+    processes: tuple[Process, ...]
+    ambiguous: bool
+    slow: tuple[SlowPath, ...]
+    healthy: tuple[Path, ...]
+    window: Window
+
+
+def paths_of(seen: Observations, limits: Thresholds) -> list[Path]:
+    """Every path that carries messages large enough to show bandwidth, compared with its alike."""
+    large = [t for t in seen.transfers if t.size_bytes >= limits.large_message_bytes]
+    alike: dict[tuple[object, ...], list[float]] = defaultdict(list)
+    by_path: dict[tuple[int, tuple[Process, ...]], list[Transfer]] = defaultdict(list)
+    for transfer in large:
+        alike[transfer.alike].append(transfer.transfer_us)
+        by_path[transfer.comm, tuple(sorted(transfer.members))].append(transfer)
+    reference = {kind: float(np.quantile(times, _BEST_SHARE)) for kind, times in alike.items()}
+    paths = []
+    for (comm, members), transfers in sorted(by_path.items()):
+        time, expected = np.full(seen.blocks, np.nan), np.full(seen.blocks, np.nan)
+        for transfer in transfers:
+            block = transfer.block
+            time[block] = np.nansum([time[block], transfer.transfer_us * transfer.stands_for])
+            expected[block] = np.nansum([expected[block], reference[transfer.alike] * transfer.stands_for])
+        paths.append(Path(comm, members, time, expected))
+    return paths
+
+
+def find_slow(seen: Observations, limits: Thresholds) -> list[Blame]:
+    """Everybody whose transfers are slow, inside hosts first: a slow host also slows the rings that cross it."""
+    paths = paths_of(seen, limits)
+    slow = _slow_paths(paths, seen, limits)
+    blames: list[Blame] = []
+    inside = [item for item in slow if item.path.medium == "nvlink"]
+    for group in _together(inside):
+        blames += _explain(group, paths, "nvlink", limits)
+    culprits = {host: blame.window for blame in blames for host in blame.hosts if not blame.ambiguous}
+    across = [
+        item
+        for item in slow
+        if item.path.medium == "network"
+        and not any(host in culprits and culprits[host].overlap(item.window) for host in _crossed(item))
+    ]
+    for group in _together(across):
+        blames += _explain(group, paths, "network", limits)
+    return blames
+
+
+def _crossed(item: SlowPath) -> frozenset[str]:
+    """Hosts inside which a path across hosts also moves bytes: where it has several ranks."""
+    hosts = [host for host, _ in item.path.members]
+    return frozenset(host for host in hosts if hosts.count(host) > 1) if len(hosts) > 2 else frozenset()
+
+
+def _operations(seen: Observations) -> dict[tuple[int, tuple[Process, ...]], float]:
+    """The mean number of operations of a path in a block that has any."""
+    counts: dict[tuple[int, tuple[Process, ...]], dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for transfer in seen.transfers:
+        counts[transfer.comm, tuple(sorted(transfer.members))][transfer.block] += transfer.stands_for
+    return {key: float(np.mean(list(blocks.values()))) for key, blocks in counts.items()}
+
+
+def _slow_paths(paths: list[Path], seen: Observations, limits: Thresholds) -> list[SlowPath]:
+    """The paths that are slow for longer than congestion, which comes and goes everywhere, explains."""
+    operations = _operations(seen)
+    marks = [_marks(path, operations[path.comm, path.members], limits) for path in paths]
+    windows = [densest_window(marked) for marked in marks]
+    outside = [
+        float(marked.sum() - (window.marked if window else 0)) for marked, window in zip(marks, windows, strict=True)
+    ]
+    rate = min(0.5, max(_USUAL_SLOW_SHARE, sum(outside) / (len(paths) * seen.blocks or 1)))
+    return [
+        SlowPath(path, window)
+        for path, window in zip(paths, windows, strict=True)
+        if window is not None
+        and window.marked >= limits.min_blocks
+        and window.density >= limits.min_density
+        and chance(window, rate, len(paths)) <= limits.max_chance
+    ]
+
+
+def _marks(path: Path, operations: float, limits: Thresholds) -> Marks:
+    """The blocks in which a path is slow: in proportion, and by more than the times resolve."""
+    ratio = np.nan_to_num(np.divide(path.time_us, path.reference_us))
+    beyond = np.nan_to_num((path.time_us - path.reference_us) / max(operations, 1.0))
+    marked: Marks = (ratio >= limits.slow_transfer_ratio) & (beyond >= limits.slow_transfer_floor_us)
+    return marked
+
+
+def _together(slow: list[SlowPath]) -> list[list[SlowPath]]:
+    """Slow paths that are slow at the same time: one event."""
+    groups: list[list[SlowPath]] = []
+    for item in sorted(slow, key=lambda s: (-s.window.length, s.window.first)):
+        for group in groups:
+            first = group[0].window
+            if item.window.overlap(first) * 2 >= min(item.window.length, first.length):
+                group.append(item)
+                break
+        else:
+            groups.append([item])
+    return groups
+
+
+def _common_window(slow: Iterable[SlowPath]) -> Window:
+    windows = [item.window for item in slow]
+    first = int(np.median([window.first for window in windows]))
+    last = int(np.median([window.last for window in windows]))
+    longest = max(windows, key=lambda window: window.length)
+    return replace(longest, first=first, last=max(first, last), marked=max(1, min(longest.marked, last - first + 1)))
+
+
+def _explain(slow: list[SlowPath], paths: list[Path], medium: Medium, limits: Thresholds) -> list[Blame]:
+    """Group testing: clear everybody on a healthy path, then take the fewest that touch every slow one."""
+    window = _common_window(slow)
+    healthy = tuple(
+        path for path in paths if path.medium == medium and path.ratio(window.part()) < limits.healthy_transfer_ratio
+    )
+    everybody = tuple(sorted(frozenset().union(*(item.path.hosts for item in slow))))
+    cleared = frozenset().union(*(path.hosts for path in healthy))
+    sets = [item.path.hosts - cleared for item in slow]
+    if medium == "network" and not healthy and len(everybody) > 1:
+        single = [host for host in everybody if all(host in hosts for hosts in sets)]
+        if len(single) != 1:
+            return [Blame(medium, "fabric", (), (), False, tuple(slow), healthy, window)]
+    blames = []
+    explained = [item for item, hosts in zip(slow, sets, strict=True) if hosts]
+    for hosts, touched in _fewest(explained, cleared):
+        blames.append(Blame(medium, "host", hosts, (), len(hosts) > 1, tuple(touched), healthy, window))
+    rest = [item for item, hosts in zip(slow, sets, strict=True) if not hosts]
+    if rest:
+        blames.append(_below_hosts(rest, healthy, medium, window))
+    return blames
+
+
+def _fewest(slow: list[SlowPath], cleared: frozenset[str]) -> list[tuple[tuple[str, ...], list[SlowPath]]]:
+    """Hosts that touch every slow path, greedily; hosts that touch the same paths cannot be told apart."""
+    left = list(slow)
+    chosen = []
+    while left:
+        touches: dict[str, frozenset[int]] = {}
+        for host in sorted(frozenset().union(*(item.path.hosts for item in left)) - cleared):
+            touches[host] = frozenset(n for n, item in enumerate(left) if host in item.path.hosts)
+        most = max(touches.values(), key=len)
+        hosts = tuple(host for host, paths in touches.items() if paths == most)
+        chosen.append((hosts, [left[n] for n in sorted(most)]))
+        left = [item for n, item in enumerate(left) if n not in most]
+    return chosen
+
+
+def _below_hosts(slow: list[SlowPath], healthy: tuple[Path, ...], medium: Medium, window: Window) -> Blame:
+    """Every host has healthy paths too, so that a part of it is at fault: a process (one card) or the paths."""
+    cleared = frozenset(member for path in healthy for member in path.members)
+    left = [frozenset(item.path.members) - cleared for item in slow]
+    shared = frozenset.intersection(*left)
+    if len(shared) == 1:
+        return Blame(
+            medium, "rank", tuple({host for host, _ in shared}), tuple(shared), False, tuple(slow), healthy, window
+        )
+    hosts = frozenset().union(*(item.path.hosts for item in slow))
+    one_host = tuple(hosts) if len(hosts) == 1 else ()
+    return Blame(medium, "communicator", one_host, (), True, tuple(slow), healthy, window)
+
+
+def transfer_findings(seen: Observations, blames: list[Blame], limits: Thresholds) -> list[Finding]:
+    """In words, with what the slow paths cost: the time that a member spends in them beyond the reference."""
+    findings = []
+    for blame in blames:
+        part = blame.window.part()
+        by_member: dict[Process, float] = defaultdict(float)
+        for item in blame.slow:
+            for member in item.path.members:
+                by_member[member] += item.path.excess_us(part)
+        elapsed = float(seen.block_us[part].sum())
+        share = min(1.0, max(by_member.values()) / elapsed) if elapsed > 0 else 0.0
+        severity = severity_by_cost(share, limits)
+        ratio = _ratio([item.path for item in blame.slow], part)
+        # What hardly costs the job anything yet is still worth a note when it lasts and others are fast.
+        if severity is None and blame.healthy and blame.window.marked >= limits.min_blocks_without_cost:
+            severity = "P2"
+        if severity is not None:
+            findings.append(_finding(seen, blame, severity, share, ratio, sum(by_member.values())))
+    return findings
+
+
+def _ratio(paths: list[Path], part: slice) -> float:
+    reference = sum(float(np.nansum(path.reference_us[part])) for path in paths)
+    return sum(float(np.nansum(path.time_us[part])) for path in paths) / reference if reference else float("nan")
+
+
+def _finding(
+    seen: Observations, blame: Blame, severity: Severity, share: float, ratio: float, lost_us: float
+) -> Finding:
+    within = "inside the host (NVLink or PCIe)" if blame.medium == "nvlink" else "between hosts"
+    processes = tuple(sorted(f"{host}-pid{pid}" for host, pid in blame.processes))
+    communicators = tuple(sorted({seen.communicators[item.path.comm].id for item in blame.slow}))
+    healthy = _ratio(list(blame.healthy), blame.window.part())
+    cleared = (
+        f"{len(blame.healthy)} comparable paths stayed at {healthy:.2f} times their best, which clears all on them."
+        if blame.healthy
+        else "No comparable path stayed fast, so that nobody is cleared."
+    )
+    return Finding(
+        kind="fabric-slow" if blame.level == "fabric" else "slow-transfer",
+        severity=severity,
+        level=blame.level,
+        hosts=tuple(sorted(blame.hosts)),
+        processes=processes,
+        communicators=communicators,
+        ambiguous=blame.ambiguous,
+        onset_us=blame.window.onset_us(seen.block_end_us),
+        until_us=blame.window.until_us(seen.block_end_us),
+        effect=Effect(share, ratio, lost_us / 1e6),
+        evidence=(
+            f"Transfers {within} take {ratio:.2g} times as long as the best of their kind, on {len(blame.slow)} paths"
+            f" of {len(communicators)} communicators, in {blame.window.length} of {seen.blocks} stretches of the job;"
+            f" a member spends {share:.1%} of the time on what is too much."
+        ),
+        counter_evidence=f"{cleared} {_WHY[blame.level]}",
+        next_step=_NEXT[blame.level, blame.medium],
+    )
+
+
+_WHY: dict[str, str] = {
+    "host": "The slow paths have no other uncleared member.",
+    "rank": "Its host has fast paths as well, so that only a part of the host is slow.",
+    "communicator": "Every host on the slow paths has fast ones as well: no host is to blame as a whole.",
+    "fabric": "A change of NCCL's algorithm or settings, or another job's traffic, would look the same.",
+}
+
+_NEXT: dict[tuple[str, str], str] = {
+    ("host", "network"): "Check the host's network cards: link speed and width, error and retransmission counters,"
+    " PCIe link; then its switch ports. Its GPUs are not the suspect.",
+    ("host", "nvlink"): "Check NVLink on the host: `nvidia-smi nvlink -s` and `-e`, NVSwitch and fabric manager logs,"
+    " and whether NCCL fell back to PCIe or shared memory.",
+    ("rank", "network"): "Check the network card nearest to this GPU (affinity, link speed, error counters).",
+    ("rank", "nvlink"): "Check this GPU's NVLinks: `nvidia-smi nvlink -s -i <gpu>`.",
+    ("communicator", "network"): "These rings share something below the hosts: compare the cards and the rail switch"
+    " that they use with those of the fast rings.",
+    ("communicator", "nvlink"): "Check the links among the GPUs of these communicators; others on the host are fast.",
+    ("fabric", "network"): "Check switches, routing and congestion at that time, other jobs' traffic, and whether NCCL"
+    " settings changed. Draining a host will not help.",
+}

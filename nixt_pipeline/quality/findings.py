@@ -1,0 +1,80 @@
+"""Rules for a run's diagnosis: other tools parse it and people act on it, so that it must keep its word."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from nixt_pipeline.diagnosis.findings import SCHEMA, SEVERITIES
+from nixt_pipeline.quality.verdicts import Rule, Verdict
+
+FOLLOWS_CONTRACT = Rule(
+    "the_findings_keep_their_schema",
+    "The JSON has the documented keys and values. Otherwise whatever parses it breaks, or overlooks a finding.",
+    blocking=True,
+)
+HAS_EVIDENCE = Rule(
+    "no_finding_without_evidence",
+    "Each finding says what it rests on, what speaks against it, and what to check. A name without that is a guess.",
+    blocking=True,
+)
+HAS_COVERAGE = Rule(
+    "the_verdict_says_what_it_rests_on",
+    "Coverage is attached, and a run of which too little was recorded is called not assessable, never healthy.",
+    blocking=True,
+)
+FINDING_RULES = (FOLLOWS_CONTRACT, HAS_EVIDENCE, HAS_COVERAGE)
+
+_KEYS = {"schema", "run", "verdict", "reason", "coverage", "findings"}
+_FINDING_KEYS = {
+    "kind", "severity", "level", "hosts", "processes", "communicators", "ambiguous", "onset_us", "until_us", "effect",
+    "evidence", "counter_evidence", "next_step",
+}  # fmt: skip
+_COVERAGE_KEYS = {"ranks_seen", "ranks_expected", "records", "complete_cells"}
+_VERDICTS = ("findings", "none-found", "not-assessable")
+
+
+def judge_findings(diagnosis: dict[str, Any]) -> Iterator[Verdict]:
+    """Apply `FINDING_RULES` to the JSON of a diagnosis."""
+    findings = diagnosis["findings"]
+    problems = _schema_problems(diagnosis)
+    yield Verdict(
+        FOLLOWS_CONTRACT.name,
+        not problems,
+        "; ".join(problems) or f"schema {SCHEMA}, {len(findings)} findings",
+        {"findings": len(findings)},
+    )
+    bare = [f for f in findings if not all(f.get(key) for key in ("evidence", "counter_evidence", "next_step"))]
+    yield Verdict(
+        HAS_EVIDENCE.name,
+        not bare,
+        f"{len(bare)} of {len(findings)} findings lack evidence, counter-evidence or a next step",
+        rows=tuple({"kind": f.get("kind"), "level": f.get("level"), "evidence": f.get("evidence")} for f in bare),
+    )
+    coverage = diagnosis["coverage"]
+    missing = sorted(_COVERAGE_KEYS - coverage.keys())
+    complete = coverage.get("complete_cells")
+    unfounded = complete is None and diagnosis["verdict"] != "not-assessable"
+    recorded = "nothing" if complete is None else f"{complete:.1%}"
+    yield Verdict(
+        HAS_COVERAGE.name,
+        not missing and not unfounded,
+        f"coverage lacks {', '.join(missing)}"
+        if missing
+        else f"verdict {diagnosis['verdict']}; recorded by every rank: {recorded}",
+        {"ranks_seen": coverage.get("ranks_seen"), "complete_cells": complete},
+    )
+
+
+def _schema_problems(diagnosis: dict[str, Any]) -> list[str]:
+    problems = []
+    if diagnosis.get("schema") != SCHEMA or diagnosis.keys() != _KEYS:
+        problems.append(f"not schema {SCHEMA}: keys {', '.join(sorted(diagnosis))}")
+    if diagnosis["verdict"] not in _VERDICTS:
+        problems.append(f"unknown verdict {diagnosis['verdict']!r}")
+    if (diagnosis["verdict"] == "findings") != bool(diagnosis["findings"]):
+        problems.append(f"verdict {diagnosis['verdict']} with {len(diagnosis['findings'])} findings")
+    for number, finding in enumerate(diagnosis["findings"], start=1):
+        if finding.keys() != _FINDING_KEYS:
+            problems.append(f"finding {number} has other keys: {', '.join(sorted(finding.keys() ^ _FINDING_KEYS))}")
+        elif finding["severity"] not in SEVERITIES:
+            problems.append(f"finding {number} has severity {finding['severity']!r}")
+    return problems

@@ -1,0 +1,60 @@
+"""Hand-made observations: four blocks or more of a second each, in which every process communicates for a while."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from nixt_pipeline.diagnosis.observations import Arrival, Communicator, Observations, Process, Transfer
+
+SECOND_US = 1e6
+LARGE = 10_000_000
+
+
+def communicator(number: int, *members: Process, role: str | None = "data") -> Communicator:
+    hosts = {host for host, _ in members}
+    kind = "nvlink-only" if len(hosts) == 1 else "nic-only" if len(hosts) == len(members) else "mixed"
+    return Communicator(number, f"0x{number}", None, len(members), len(hosts), kind, role, members)
+
+
+def collective(comm: Communicator, times_us: Sequence[float], size: int = LARGE) -> list[Transfer]:
+    """One AllReduce of the communicator in each block."""
+    alike = ("AllReduce", comm.n_ranks, comm.nnodes, size)
+    path = ("collective", comm.number, "AllReduce", size)
+    return [
+        Transfer(path, comm.number, comm.members, alike, size, block, time, 1.0) for block, time in enumerate(times_us)
+    ]
+
+
+def observations(
+    communicators: Sequence[Communicator],
+    *,
+    wait_us: Mapping[Process, Sequence[float]] | None = None,
+    transfer_us: Mapping[Process, Sequence[float]] | None = None,
+    arrivals: Sequence[Arrival] = (),
+    transfers: Sequence[Transfer] | None = None,
+    blocks: int = 10,
+    matched_p2p: int = 0,
+) -> Observations:
+    """A launch of one second to the block; what is not given is zero. Each communicator has fast, large collectives
+    unless `transfers` says otherwise."""
+    processes = tuple(sorted({member for comm in communicators for member in comm.members}))
+    if transfers is None:
+        transfers = [entry for comm in communicators for entry in collective(comm, [100.0] * blocks)]
+
+    def matrix(values: Mapping[Process, Sequence[float]] | None) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+        return np.array([list((values or {}).get(process, [0.0] * blocks)) for process in processes])
+
+    return Observations(
+        incarnation=1,
+        processes=processes,
+        communicators=tuple(communicators),
+        blocks=blocks,
+        wait=matrix(wait_us),
+        transfer=matrix(transfer_us),
+        block_us=np.full(blocks, SECOND_US),
+        block_end_us=tuple(int((block + 1) * SECOND_US) for block in range(blocks)),
+        arrivals=tuple(arrivals),
+        transfers=tuple(transfers),
+        matched_p2p=matched_p2p,
+        large_message_bytes=1_000_000,
+    )

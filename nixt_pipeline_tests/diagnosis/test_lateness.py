@@ -1,0 +1,142 @@
+"""Two hosts a and b (and more) with two processes each; a block lasts one second."""
+
+from nixt_pipeline.diagnosis.lateness import find_late, late_findings
+from nixt_pipeline.diagnosis.observations import Arrival, Observations, Process, Transfer
+from nixt_pipeline.settings import Thresholds
+from nixt_pipeline_tests.diagnosis.examples import collective, communicator, observations
+
+LIMITS = Thresholds()
+A1, A2, B1, B2 = ("a", 1), ("a", 2), ("b", 1), ("b", 2)
+HALF = [0.0] * 20 + [300_000.0] * 20
+
+
+def last(comm: int, process: Process, blocks: range = range(20, 40), cells: int = 5) -> list[Arrival]:
+    return [Arrival(comm, block, process, cells) for block in blocks]
+
+
+def named(seen: Observations) -> list[tuple[str, tuple[str, ...]]]:
+    return [(late.level, late.hosts) for late in find_late(seen, LIMITS)]
+
+
+def test_the_host_that_the_others_wait_for_is_late_from_the_block_in_which_they_begin_to_wait() -> None:
+    seen = observations(
+        [communicator(0, A1, A2, B1, B2)], wait_us={B1: HALF, B2: HALF}, arrivals=last(0, A1), blocks=40
+    )
+    (late,) = find_late(seen, LIMITS)
+    assert (late.level, late.hosts, late.window.first, late.window.last) == ("host", ("a",), 20, 39)
+    # 0.3 s of each second, in 20 blocks, for the two processes of the other host.
+    assert late.cost_share == 0.3
+    assert late.lost_us == 20 * 300_000 * 2
+
+
+def test_one_process_is_late_not_its_host() -> None:
+    seen = observations(
+        [communicator(0, A1, A2, B1, B2)],
+        wait_us={A2: HALF, B1: HALF, B2: HALF},
+        arrivals=last(0, A1),
+        blocks=40,
+    )
+    (late,) = find_late(seen, LIMITS)
+    assert (late.level, late.processes) == ("rank", (A1,))
+
+
+def test_who_waited_elsewhere_is_a_relay_and_not_late() -> None:
+    # a is last in the collective with b because it waited as long for somebody else.
+    waits = dict.fromkeys((A1, A2, B1, B2), HALF)
+    seen = observations([communicator(0, A1, A2, B1, B2)], wait_us=waits, arrivals=last(0, A1), blocks=40)
+    assert named(seen) == []
+
+
+def test_whose_transfers_are_slow_is_not_late() -> None:
+    seen = observations(
+        [communicator(0, A1, A2, B1, B2)],
+        wait_us={B1: HALF, B2: HALF},
+        transfer_us={A1: HALF, A2: HALF},
+        arrivals=last(0, A1),
+        blocks=40,
+    )
+    assert named(seen) == []
+
+
+def test_nobody_is_named_when_the_collectives_do_not_confirm_it() -> None:
+    comm = communicator(0, A1, A2, B1, B2)
+    waits = {B1: HALF, B2: HALF}
+    assert named(observations([comm], wait_us=waits, blocks=40)) == []
+    # a came last in 5 of 11 collectives of each block: less than half.
+    arrivals = [*last(0, A1), *last(0, B1, cells=6)]
+    assert named(observations([comm], wait_us=waits, arrivals=arrivals, blocks=40)) == []
+
+
+def test_waits_below_a_twentieth_of_the_time_are_nobodys_fault() -> None:
+    little = [49_000.0] * 40
+    seen = observations(
+        [communicator(0, A1, A2, B1, B2)],
+        wait_us={B1: little, B2: little},
+        arrivals=last(0, A1, range(40)),
+        blocks=40,
+    )
+    assert named(seen) == []
+
+
+def test_changing_culprits_are_nobody() -> None:
+    # a and b keep each other waiting in turn: no window has enough marks for either.
+    odd = [300_000.0 * (block % 2) for block in range(40)]
+    even = [300_000.0 * (1 - block % 2) for block in range(40)]
+    seen = observations(
+        [communicator(0, A1, A2, B1, B2)],
+        wait_us={A1: odd, A2: odd, B1: even, B2: even},
+        arrivals=[*last(0, A1, range(0, 40, 2)), *last(0, B1, range(1, 40, 2))],
+        blocks=40,
+    )
+    assert named(seen) == []
+
+
+def test_stages_are_compared_with_themselves_only() -> None:
+    # The second stage computes less and waits for the first in every block: it is not the first stage's fault.
+    first, second = communicator(0, A1, A2), communicator(1, B1, B2)
+    world = communicator(2, A1, A2, B1, B2, role="world")
+    small = [entry for comm in (first, second) for entry in _small(comm.number, comm.members)]
+    seen = observations(
+        [first, second, world],
+        wait_us={B1: [500_000.0] * 40, B2: [500_000.0] * 40},
+        arrivals=last(2, A1, range(40)),
+        transfers=small,
+        blocks=40,
+    )
+    assert {frozenset({A1, A2}), frozenset({B1, B2})} == set(seen.stages())
+    assert named(seen) == []
+
+
+def _small(number: int, members: tuple[Process, ...]) -> list[Transfer]:
+    return collective(communicator(number, *members), [20.0] * 40, size=16_384)
+
+
+def test_two_independent_late_processes_are_two_findings() -> None:
+    others = [("c", n) for n in range(1, 5)] + [("d", n) for n in range(1, 5)]
+    members = [("a", n) for n in range(1, 5)] + [("b", n) for n in range(1, 5)] + others
+    first, second = ("a", 1), ("b", 1)
+    waits = {process: [300_000.0] * 40 for process in members}
+    waits |= {first: [0.0] * 40, second: [100_000.0] * 40}
+    seen = observations(
+        [communicator(0, *members[:4]), communicator(1, *members[4:8]), communicator(2, *members)],
+        wait_us=waits,
+        arrivals=[*last(0, first, range(40)), *last(1, second, range(40))],
+        blocks=40,
+    )
+    assert [late.processes for late in find_late(seen, LIMITS)] == [(first,), (second,)]
+
+
+def test_late_stages_whose_send_and_recv_were_not_recorded_are_one_ambiguous_finding() -> None:
+    c1, c2, d1, d2 = ("c", 1), ("c", 2), ("d", 1), ("d", 2)
+    first, second = communicator(0, A1, A2, B1, B2), communicator(1, c1, c2, d1, d2)
+    seen = observations(
+        [first, second],
+        wait_us=dict.fromkeys((B1, B2, d1, d2), HALF),
+        arrivals=[*last(0, A1), *last(1, c1)],
+        blocks=40,
+    )
+    (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    assert finding.ambiguous
+    assert finding.hosts == ("a", "c")
+    assert "Send and Recv were not recorded" in finding.counter_evidence
+    assert finding.onset_us == 20_000_000

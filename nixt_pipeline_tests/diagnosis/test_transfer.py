@@ -1,0 +1,113 @@
+"""Hosts a, b, c, d with a data-parallel ring between each neighbouring pair; ten blocks of a second."""
+
+from collections.abc import Sequence
+
+from nixt_pipeline.diagnosis.observations import Communicator, Observations
+from nixt_pipeline.diagnosis.transfer import Blame, find_slow, transfer_findings
+from nixt_pipeline.settings import Thresholds
+from nixt_pipeline_tests.diagnosis.examples import collective, communicator, observations
+
+LIMITS = Thresholds()
+FAST, SLOW = [1_000.0] * 10, [1_000.0] * 4 + [200_000.0] * 6
+
+
+def ring(number: int, *hosts: str, pid: int = 1) -> Communicator:
+    return communicator(number, *((host, pid) for host in hosts))
+
+
+def seen(*rings: tuple[Communicator, Sequence[float]]) -> Observations:
+    transfers = [entry for comm, times in rings for entry in collective(comm, times)]
+    return observations([comm for comm, _ in rings], transfers=transfers)
+
+
+def blamed(observed: Observations) -> list[tuple[str, tuple[str, ...], bool]]:
+    return [(blame.level, tuple(sorted(blame.hosts)), blame.ambiguous) for blame in find_slow(observed, LIMITS)]
+
+
+def test_the_host_that_all_slow_rings_share_and_no_fast_one_has() -> None:
+    observed = seen(
+        (ring(0, "a", "b"), SLOW), (ring(1, "b", "c"), SLOW), (ring(2, "c", "d"), FAST), (ring(3, "a", "d"), FAST)
+    )
+    assert blamed(observed) == [("host", ("b",), False)]
+
+
+def test_the_finding_begins_with_the_slow_blocks_and_says_what_they_cost() -> None:
+    observed = seen((ring(0, "a", "b"), SLOW), (ring(1, "b", "c"), SLOW), (ring(2, "a", "c"), FAST))
+    (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
+    assert (finding.kind, finding.severity, finding.hosts) == ("slow-transfer", "P1", ("b",))
+    assert (finding.onset_us, finding.until_us) == (4_000_000, None)
+    # b is in both slow rings: 2 x 199 ms too much in each second.
+    assert finding.effect.cost_share == 0.398
+    assert finding.effect.slowdown == 200.0
+    assert "clears all on them" in finding.counter_evidence
+
+
+def test_hosts_that_cannot_be_told_apart_are_all_named() -> None:
+    assert blamed(seen((ring(0, "a", "b"), SLOW), (ring(1, "c", "d"), FAST))) == [("host", ("a", "b"), True)]
+
+
+def test_two_slow_hosts_are_two_findings() -> None:
+    observed = seen(
+        (ring(0, "a", "x"), SLOW), (ring(1, "a", "y"), SLOW), (ring(2, "b", "x"), SLOW), (ring(3, "b", "y"), SLOW),
+        (ring(4, "x", "y"), FAST),
+    )  # fmt: skip
+    assert blamed(observed) == [("host", ("a",), False), ("host", ("b",), False)]
+
+
+def test_everything_slow_at_once_is_the_fabric_and_nobodys_fault() -> None:
+    observed = seen((ring(0, "a", "b"), SLOW), (ring(1, "b", "c"), SLOW), (ring(2, "a", "c"), SLOW))
+    assert blamed(observed) == [("fabric", (), False)]
+    (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
+    assert (finding.kind, finding.hosts) == ("fabric-slow", ())
+
+
+def test_a_rail_is_the_rings_on_it_and_no_host() -> None:
+    observed = seen(
+        (ring(0, "a", "b", pid=1), SLOW), (ring(1, "c", "d", pid=1), SLOW), (ring(2, "a", "b", pid=2), FAST),
+        (ring(3, "c", "d", pid=2), FAST),
+    )  # fmt: skip
+    assert blamed(observed) == [("communicator", (), True)]
+
+
+def test_the_card_of_one_process_shared_by_two_slow_rings() -> None:
+    observed = seen(
+        (communicator(0, ("a", 1), ("b", 1)), SLOW), (communicator(1, ("a", 1), ("c", 1)), SLOW),
+        (communicator(2, ("a", 2), ("b", 1), ), FAST), (communicator(3, ("a", 2), ("c", 1)), FAST),
+    )  # fmt: skip
+    (blame,) = find_slow(observed, LIMITS)
+    assert (blame.level, blame.processes) == ("rank", (("a", 1),))
+
+
+def test_slow_inside_a_host_names_that_host() -> None:
+    inside = [communicator(n, (host, 1), (host, 2)) for n, host in enumerate("ab")]
+    (blame,) = find_slow(seen((inside[0], SLOW), (inside[1], FAST)), LIMITS)
+    assert (blame.medium, blame.hosts) == ("nvlink", ("a",))
+
+
+def test_a_slow_block_or_two_is_an_incident_and_not_a_condition() -> None:
+    twice = [1_000.0] * 8 + [200_000.0] * 2
+    assert blamed(seen((ring(0, "a", "b"), twice), (ring(1, "c", "d"), FAST))) == []
+
+
+def test_three_slow_blocks_of_one_path_among_many_are_congestion() -> None:
+    thrice = [1_000.0] * 7 + [200_000.0] * 3
+    others = [(ring(n, "c", "d", pid=n), FAST) for n in range(1, 10)]
+    # 0.05^3 for each of 10 paths and 10 places where it could begin: 1 in 80.
+    assert blamed(seen((ring(0, "a", "b"), thrice), *others)) == []
+
+
+def test_small_messages_tell_nothing_about_bandwidth() -> None:
+    comms = [ring(0, "a", "b"), ring(1, "c", "d")]
+    transfers = [
+        *collective(comms[0], SLOW, size=16_384),
+        *collective(comms[1], FAST, size=16_384),
+    ]
+    assert find_slow(observations(comms, transfers=transfers), LIMITS) == []
+
+
+def test_what_costs_little_and_is_not_much_slower_is_not_told() -> None:
+    mild = [1_000.0] * 4 + [1_400.0] * 6
+    observed = seen((ring(0, "a", "b"), mild), (ring(1, "b", "c"), mild), (ring(2, "a", "c"), FAST))
+    blames: list[Blame] = find_slow(observed, LIMITS)
+    assert [blame.hosts for blame in blames] == [("b",)]
+    assert transfer_findings(observed, blames, LIMITS) == []
