@@ -79,7 +79,7 @@ def test_hostile_names_are_text_in_tables_and_figures(browser: Any, pages: dict[
 def test_a_click_on_a_heading_sorts_numbers_as_numbers(browser: Any, pages: dict[str, Path]) -> None:
     tab = browser.new_page()
     tab.goto(pages["index"].as_uri())
-    records = tab.locator("tbody tr td:nth-child(6)")
+    records = tab.locator("tbody tr td:nth-child(7)")
     assert records.all_inner_texts() == ["9", "10"]
     heading = tab.get_by_role("button", name="Records")
     heading.click()
@@ -93,7 +93,7 @@ def test_without_javascript_everything_is_there(browser: Any, pages: dict[str, P
     context = browser.new_context(java_script_enabled=False)
     tab = context.new_page()
     tab.goto(pages["report"].as_uri())
-    assert tab.locator("section").count() == 12
+    assert tab.locator("section").count() == 13
     assert tab.locator("figure svg").count() == 9
     assert tab.locator("th button").count() == 0
     context.close()
