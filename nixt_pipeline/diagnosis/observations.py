@@ -23,6 +23,8 @@ Process = tuple[str, int]  # hostname, pid
 
 # The column of `queries.EDGES` that counts operations, and the share of all Sends that must have met their Recv.
 _EDGE_OPERATIONS = 8
+# Matching a million Sends with their Recvs takes about half of the default memory limit.
+_SENDS_PER_PASS = 1_000_000
 _MATCHED_ENOUGH = 0.9
 
 # Fewer collectives than this tell no step from the next: a communicator of the start-up is not the job's pulse.
@@ -146,10 +148,10 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
             params=launch,
         ).fetchall()
     )
-    edges = con.sql(queries.EDGES, params=launch | {"blocks": blocks}).fetchall()
     [(sends,)] = con.sql(
         "SELECT count(*) FROM p2p WHERE incarnation = $incarnation AND coll = 'Send'", params=launch
     ).fetchall()
+    edges = _edges(con, launch | {"blocks": blocks}, passes=1 + sends // _SENDS_PER_PASS)
     matched = sum(edge[_EDGE_OPERATIONS] for edge in edges)
     # With some of the edges only, processes would differ by what was recorded of them, not by what they did.
     matched = matched if matched >= _MATCHED_ENOUGH * sends else 0
@@ -172,6 +174,14 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
         matched_p2p=matched,
         large_message_bytes=limits.large_message_bytes,
     )
+
+
+def _edges(con: duckdb.DuckDBPyConnection, parameters: dict[str, Any], passes: int) -> list[tuple[Any, ...]]:
+    """The matched operations of every directed edge by block, in the order of `queries.EDGES`."""
+    found: list[tuple[Any, ...]] = []
+    for number in range(passes):
+        found += con.sql(queries.EDGES, params=parameters | {"passes": passes, "pass": number}).fetchall()
+    return sorted(found, key=lambda edge: tuple(map(str, edge)))
 
 
 def _prepare(con: duckdb.DuckDBPyConnection, launch: dict[str, Any]) -> int:

@@ -91,7 +91,7 @@ ORDER BY ALL
 BLOCK_ENDS = "SELECT comm, block, max(last_dump_us) AS until_us FROM blocked_cells GROUP BY ALL ORDER BY ALL"
 
 # The k-th Send on a directed edge meets the k-th Recv at its other end, if neither end lost a record: the numbers of
-# the two ends are no common count.
+# the two ends are no common count. Edges lie within a communicator, so that passes over communicators bound the memory.
 EDGES = """
 WITH ops AS (
     SELECT
@@ -104,6 +104,7 @@ WITH ops AS (
         AND k.n_ranks = e.n_ranks AND k.nnodes IS NOT DISTINCT FROM e.nnodes
     WHERE e.incarnation = $incarnation AND e.hostname IS NOT NULL AND e.pid IS NOT NULL
         AND e.coll_sn < 4611686018427387904
+        AND k.comm % $passes = $pass
 ),
 lossless AS (
     SELECT comm, rank
