@@ -5,7 +5,19 @@
 >>> run.sql("SELECT coll, count(*) FROM events GROUP BY coll")     # doctest: +SKIP
 """
 
-from nixt_pipeline.api import Run, analyse_run, diagnose_run, ingest_run, open_run, report_run
-from nixt_pipeline.settings import Settings, load_settings
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nixt_pipeline.api import Run, analyse_run, diagnose_run, ingest_run, open_run, report_run
+    from nixt_pipeline.settings import Settings, load_settings
 
 __all__ = ["Run", "Settings", "analyse_run", "diagnose_run", "ingest_run", "load_settings", "open_run", "report_run"]
+
+
+def __getattr__(name: str) -> object:
+    """Import the interface when it is first used: a worker that decodes logs needs none of it."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "settings" if name in ("Settings", "load_settings") else "api"
+    return getattr(import_module(f"nixt_pipeline.{module}"), name)

@@ -48,7 +48,7 @@ def decode_file(
     the same. Call `settle` on the summary of the whole file.
     """
     summary = FileSummary(file_id, name)
-    reader = LogReader(path, settings.max_line_bytes, span, settings.max_compression_ratio)
+    reader = LogReader(path, settings.max_line_bytes, span, max_ratio=settings.max_compression_ratio)
     decoding = _Decoding(summary, RecordTyper(file_id, settings.thresholds), sink, settings)
     try:
         if by_template:
@@ -80,19 +80,25 @@ class _Decoding:
         from nixt_pipeline.inspector.template import TemplateDecoder
 
         decoder = TemplateDecoder(self._summary.file_id, self._settings.thresholds)
-        for block in blocks:
-            for decoded in decoder.decode(block.data):
-                if decoded.events.num_rows:
-                    self._sink.add_batches(decoded.events, decoded.channels)
-                    self._count(decoded)
-                for line in decoded.careful:
-                    self.take(Line(block.offset + line.start, line.number, block.data[line.start : line.end]))
-        self._summary.may_repeat |= decoder.may_repeat
-        self._summary.processes |= decoder.processes()
-        self._summary.counters = decoder.counters()
-        self._summary.lines += decoder.lines
+        try:
+            for block in blocks:
+                for decoded in decoder.decode(block.data):
+                    self._add(decoded)
+                    for line in decoded.careful:
+                        self.take(Line(block.offset + line.start, line.number, block.data[line.start : line.end]))
+        finally:
+            # What was read before a file became unreadable is kept.
+            for decoded in decoder.finish():
+                self._add(decoded)
+            self._summary.may_repeat |= decoder.may_repeat
+            self._summary.processes |= decoder.processes()
+            self._summary.counters = decoder.counters()
+            self._summary.lines += decoder.lines
 
-    def _count(self, decoded: "Decoded") -> None:
+    def _add(self, decoded: "Decoded") -> None:
+        if not decoded.events.num_rows:
+            return
+        self._sink.add_batches(decoded.events, decoded.channels)
         summary = self._summary
         summary.records_collective += decoded.collectives
         summary.records_p2p += decoded.events.num_rows - decoded.collectives

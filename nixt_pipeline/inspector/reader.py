@@ -46,13 +46,14 @@ class LogReader:
     A line longer than `max_line_bytes` is handed out in pieces, cut between two records where that is possible.
     """
 
-    def __init__(self, path: Path, max_line_bytes: int, span: Span = WHOLE, max_ratio: int = 200) -> None:
+    def __init__(self, path: Path, max_line_bytes: int, span: Span = WHOLE, *, max_ratio: int) -> None:
         self._content = Content(path, span, max_ratio)
         self._chunks = iter(self._content)
         self.content_bytes = 0
         self.blank_bytes = 0
         self._max_line_bytes = max_line_bytes
         self._hash = xxhash.xxh3_128()
+        self._failure: OSError | None = None
 
     @property
     def problem(self) -> str | None:
@@ -82,7 +83,7 @@ class LogReader:
         its end."""
         pending = b""
         offset: int | None = None
-        for chunk in self._decoded():
+        for chunk in self._until_failure():
             # How long a byte order mark is shows only once the first chunk is there.
             offset = self._content.start + self.blank_bytes if offset is None else offset
             cut = chunk.rfind(b"\n") + 1
@@ -100,6 +101,15 @@ class LogReader:
                 pending = pending[cut:]
         if pending:
             yield Block(offset or 0, pending)
+        if self._failure:
+            raise self._failure
+
+    def _until_failure(self) -> Iterator[bytes]:
+        """The content up to where the disk fails: what was read is handed out before the error is."""
+        try:
+            yield from self._decoded()
+        except OSError as error:
+            self._failure = error
 
     def _decoded(self) -> Iterator[bytes]:
         """The content as UTF-8, without a leading byte order mark (counted as blank)."""

@@ -101,7 +101,11 @@ class TemplateDecoder:
         return dict(zip(keys, spans, strict=True))
 
     def decode(self, block: bytes) -> Iterator[Decoded]:
-        """Decode a block of whole lines in steps of bounded size."""
+        """Decode a block of whole lines in steps of bounded size; call `finish` after the last block.
+
+        Records wait for those of later blocks, since small batches cost more than their records; lines for the careful
+        path do not, since they are places in this block.
+        """
         end = len(block)
         buffer = np.frombuffer(block, np.uint8)
         progress, start, status = self._progress, 0, scanner.FULL
@@ -116,12 +120,13 @@ class TemplateDecoder:
                     self._out = scan_arrays.with_counters(self._out, self._registry.headers())
                 else:
                     start = self._leave_to_careful(block, start, end)
-            if status == scanner.FULL or progress[2] >= _CAREFUL or (status == scanner.DONE and self._pending):
+            if status == scanner.FULL or progress[2] >= _CAREFUL or (status == scanner.DONE and progress[2]):
                 yield self._flush()
 
-    @property
-    def _pending(self) -> bool:
-        return bool(self._progress[0] or self._progress[2])
+    def finish(self) -> Iterator[Decoded]:
+        """The records that still wait."""
+        if self._progress[0]:
+            yield self._flush()
 
     def _leave_to_careful(self, block: bytes, start: int, end: int) -> int:
         """Put the line at `start`, whose header is none of the template's, on the careful list; the start of the

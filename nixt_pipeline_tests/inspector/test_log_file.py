@@ -1,12 +1,16 @@
+import errno
 import gzip
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from nixt_pipeline.inspector.decompression import Content
 from nixt_pipeline.inspector.file_summary import FileSummary, settle
 from nixt_pipeline.inspector.log_file import decode_file
 from nixt_pipeline.inspector.records import Typed
@@ -137,3 +141,20 @@ def test_damage_anywhere_costs_only_the_record_it_hits(
     _, numbers = decode(tmp_path / "x.log", settings)
     intact = {number for number, record in enumerate(RECORDS) if record.strip().encode() in data}
     assert intact <= set(numbers)
+
+
+def test_what_was_read_before_a_disk_failed_is_kept_and_accounted_for(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = (collective(sn=1) + "\n" + collective(sn=2)[:50]).encode()
+
+    def failing(_content: Content) -> Iterator[bytes]:
+        yield whole
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Content, "__iter__", failing)
+    path = write_log(tmp_path / "x.log", "")
+    summary, numbers = decode(path, settings)
+    assert (summary.status, summary.problem) == ("unreadable", f"Input/output error (at byte {len(whole)})")
+    assert numbers == [1]
+    assert (summary.bytes_read, summary.bytes_rejected, summary.processes) == (len(whole), 50, {("node-01", 100)})

@@ -14,7 +14,7 @@ TEXT = b'{"a":1}\n{"b":2}\n'
 
 def read(path: Path, content: bytes, max_line_bytes: int = 1 << 20) -> tuple[list[Line], LogReader]:
     path.write_bytes(content)
-    reader = LogReader(path, max_line_bytes)
+    reader = LogReader(path, max_line_bytes, max_ratio=200)
     return list(reader), reader
 
 

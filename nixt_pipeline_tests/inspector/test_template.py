@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.inspector.log_file import decode_file
 from nixt_pipeline.inspector.records import Typed
-from nixt_pipeline.inspector.template import TemplateDecoder
+from nixt_pipeline.inspector.template import Decoded, TemplateDecoder
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline_tests.conftest import FIXTURES
 from nixt_pipeline_tests.records import EPOCH_US, collective, send, write_log
@@ -49,6 +49,10 @@ def compare(path: Path, settings: Settings) -> Rows:
     assert sorted(map(repr, fast.events)) == sorted(map(repr, careful.events))
     assert sorted(map(repr, fast.channels)) == sorted(map(repr, careful.channels))
     return fast
+
+
+def decode_all(decoder: TemplateDecoder, block: bytes) -> list[Decoded]:
+    return [*decoder.decode(block), *decoder.finish()]
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.relative_to(FIXTURES).as_posix())
@@ -132,8 +136,8 @@ def test_what_the_formula_gives_is_not_stored_and_comes_back_exactly(
     assert busbw is not None
     line = collective(coll=coll, size=size, time_us=time_us, n_ranks=n_ranks, algobw=algobw, busbw=busbw)
     written = [float(text.split(",")[0].rstrip("}")) for text in line.split('bw_gbs":')[1:]]
-    (decoded,) = TemplateDecoder(0, Thresholds()).decode((line + "\n").encode())
-    row = next(iter(decoded.events.to_pylist()), None)
+    steps = decode_all(TemplateDecoder(0, Thresholds()), (line + "\n").encode())
+    row = next((row for step in steps for row in step.events.to_pylist()), None)
     if row is None or row["coll_algobw_gbs"] is not None:
         # Beyond what the scanner reads, or a rounding tie that printf decides the other way: kept as written.
         assert row is None or [row["coll_algobw_gbs"], row["coll_busbw_gbs"]] == written
@@ -151,7 +155,7 @@ def test_a_block_larger_than_the_scanners_arrays_comes_in_steps(monkeypatch: pyt
     monkeypatch.setattr(template, "_CAREFUL", 3)
     lines = [collective(sn=n) if n % 3 else "noise" for n in range(50)]
     decoder = TemplateDecoder(0, Thresholds())
-    steps = list(decoder.decode("".join(line + "\n" for line in lines).encode()))
+    steps = decode_all(decoder, "".join(line + "\n" for line in lines).encode())
     assert len(steps) > 4
     assert sum(step.events.num_rows for step in steps) == 33
     assert [line.number for step in steps for line in step.careful] == list(range(1, 51, 3))
@@ -167,10 +171,19 @@ def test_many_communicators_in_one_file(tmp_path: Path, settings: Settings) -> N
 def test_risen_sequence_numbers_rule_out_copies_and_others_do_not() -> None:
     def may_repeat(*lines: str) -> bool:
         decoder = TemplateDecoder(0, Thresholds())
-        list(decoder.decode("".join(line + "\n" for line in lines).encode()))
+        decode_all(decoder, "".join(line + "\n" for line in lines).encode())
         return decoder.may_repeat
 
     assert not may_repeat(collective(sn=1), collective(sn=2), collective(sn=1, coll="AllGather"), send(sn=1))
     assert may_repeat(collective(sn=2), collective(sn=1))
     assert may_repeat(collective(sn=1), collective(sn=1))
     assert may_repeat(send(sn=3), send(sn=3))
+
+
+def test_records_wait_for_those_of_later_blocks() -> None:
+    decoder = TemplateDecoder(0, Thresholds())
+    assert list(decoder.decode((collective(sn=1) + "\n").encode())) == []
+    assert list(decoder.decode((collective(sn=2) + "\n").encode())) == []
+    (step,) = decoder.finish()
+    assert step.events.column("coll_sn").to_pylist() == [1, 2]
+    assert list(decoder.finish()) == []
