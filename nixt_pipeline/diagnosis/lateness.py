@@ -49,7 +49,7 @@ class Late:
 
 def deficits(seen: Observations) -> Floats:
     """Microseconds by process and block that a process spends less in communication than those of its stage."""
-    occupied = seen.wait + seen.transfer
+    occupied = seen.communicating
     index = {process: row for row, process in enumerate(seen.processes)}
     result = np.zeros_like(occupied)
     for stage in seen.stages():

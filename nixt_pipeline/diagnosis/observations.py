@@ -6,14 +6,19 @@ communicator is the n-th block of every other.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from nixt_pipeline.diagnosis import queries
+from nixt_pipeline.diagnosis.p2p_order import find_order
+from nixt_pipeline.diagnosis.sampled import filled, typical_times
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
@@ -21,11 +26,12 @@ Floats = NDArray[np.float64]
 
 Process = tuple[str, int]  # hostname, pid
 
-# The column of `queries.EDGES` that counts operations, and the share of all Sends that must have met their Recv.
-_EDGE_OPERATIONS = 8
 # Matching a million Sends with their Recvs takes about half of the default memory limit.
 _SENDS_PER_PASS = 1_000_000
-_MATCHED_ENOUGH = 0.9
+# The share of the ranks that send or receive of which the place of every operation must be known.
+_NUMBERED_ENOUGH = 0.9
+# Incomplete collectives that are looked at in each block of a communicator: more tell hardly more, but take memory.
+_MOST_PARTIAL = 24
 
 # Fewer collectives than this tell no step from the next: a communicator of the start-up is not the job's pulse.
 _PULSE = 20
@@ -85,14 +91,17 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Observations:
-    """One launch of a run. `wait` and `transfer` are microseconds by process (row) and block (column)."""
+    """One launch of a run.
+
+    `communicating`: microseconds in collectives, Send and Recv, waiting included, by process (row) and block (column).
+    `matched_p2p`: pairs of Send and Recv, 0 when too few were recorded to know what waits for what.
+    """
 
     incarnation: int
     processes: tuple[Process, ...]
     communicators: tuple[Communicator, ...]
     blocks: int
-    wait: Floats
-    transfer: Floats
+    communicating: Floats
     block_us: Floats
     block_end_us: tuple[int | None, ...]
     arrivals: tuple[Arrival, ...]
@@ -148,52 +157,107 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
             params=launch,
         ).fetchall()
     )
-    [(sends,)] = con.sql(
-        "SELECT count(*) FROM p2p WHERE incarnation = $incarnation AND coll = 'Send'", params=launch
-    ).fetchall()
-    edges = _edges(con, launch | {"blocks": blocks}, passes=1 + sends // _SENDS_PER_PASS)
-    matched = sum(edge[_EDGE_OPERATIONS] for edge in edges)
-    # With some of the edges only, processes would differ by what was recorded of them, not by what they did.
-    matched = matched if matched >= _MATCHED_ENOUGH * sends else 0
-    wait, transfer = _occupation(con, launch, processes, blocks, edges if matched else [])
+    index = {process: row for row, process in enumerate(processes)}
+    p2p = _point_to_point(con, launch, blocks, index)
+    entries = [*_in_collectives(con, launch, index), *(p2p.entries if p2p.complete else [])]
     last = {"floor_us": limits.late_floor_us, "share": limits.late_spread_share}
     return Observations(
         incarnation=incarnation,
         processes=processes,
         communicators=communicators,
         blocks=blocks,
-        wait=wait,
-        transfer=transfer,
+        communicating=_communicating(entries, len(processes), blocks),
         block_us=_block_durations(con, blocks, launch),
         block_end_us=_block_ends(con, blocks),
         arrivals=tuple(
             Arrival(comm, block, (host, pid), cells)
             for comm, block, host, pid, cells in con.sql(queries.LAST_ARRIVALS, params=last).fetchall()
         ),
-        transfers=(*_collective_transfers(con, communicators), *_edge_transfers(edges)),
-        matched_p2p=matched,
+        transfers=(*_collective_transfers(con, communicators), *_edge_transfers(p2p.edges)),
+        matched_p2p=sum(edge[-1] for edge in p2p.edges) if p2p.complete else 0,
         large_message_bytes=limits.large_message_bytes,
     )
 
 
-def _edges(con: duckdb.DuckDBPyConnection, parameters: dict[str, Any], passes: int) -> list[tuple[Any, ...]]:
-    """The matched operations of every directed edge by block, in the order of `queries.EDGES`."""
-    found: list[tuple[Any, ...]] = []
+# Time of one process in one block of one series: key of the series, row of the process, block, microseconds.
+Entry = tuple[tuple[Any, ...], int, int, float]
+
+
+@dataclass(frozen=True)
+class _PointToPoint:
+    """Send and Recv: pairs by edge and block (`queries.EDGES`), times of each process, and whether hardly a rank's
+    operations are unknown. With some of them only, processes would differ by what was recorded of them."""
+
+    edges: list[tuple[Any, ...]]
+    entries: list[Entry]
+    complete: bool
+
+
+def _point_to_point(
+    con: duckdb.DuckDBPyConnection, launch: dict[str, Any], blocks: int, index: dict[Process, int]
+) -> _PointToPoint:
+    [(sends,)] = con.sql(
+        "SELECT count(*) FROM p2p WHERE incarnation = $incarnation AND coll = 'Send'", params=launch
+    ).fetchall()
+    passes = 1 + sends // _SENDS_PER_PASS
+    edges: list[tuple[Any, ...]] = []
+    entries: list[Entry] = []
+    ranks, numbered = 0, 0
     for number in range(passes):
-        found += con.sql(queries.EDGES, params=parameters | {"passes": passes, "pass": number}).fetchall()
-    return sorted(found, key=lambda edge: tuple(map(str, edge)))
+        con.execute(queries.P2P_OPERATIONS, launch | {"passes": passes, "pass": number})
+        positions, ordered = _positions(con)
+        con.register("p2p_positions", positions)
+        con.execute(queries.P2P_NUMBERED)
+        con.unregister("p2p_positions")
+        edges += con.sql(queries.EDGES, params={"blocks": blocks}).fetchall()
+        for *series, host, pid, block, time in con.sql(queries.P2P_OCCUPATION, params={"blocks": blocks}).fetchall():
+            entries.append((tuple(series), index[host, pid], block, time))
+        [(all_ranks, lossless)] = con.sql(
+            "SELECT count(*), count(*) FILTER (lossless)"
+            " FROM (SELECT comm, rank, bool_and(lossless) AS lossless FROM p2p_operations GROUP BY comm, rank)"
+        ).fetchall()
+        ranks += all_ranks
+        numbered += lossless + ordered
+    edges.sort(key=lambda edge: tuple(map(str, edge)))
+    return _PointToPoint(edges, entries, bool(edges) and numbered >= _NUMBERED_ENOUGH * ranks)
+
+
+def _positions(con: duckdb.DuckDBPyConnection) -> tuple[pa.Table, int]:
+    """The table `p2p_positions` of `queries.P2P_NUMBERED`: the order in which each rank that lost records repeats its
+    operations; and of how many ranks all of it is known."""
+    lossy = con.sql(queries.LOSSY_OPERATIONS).fetchnumpy()
+    rows: list[dict[str, int]] = []
+    periods: list[int] = []
+    known = 0
+    _, starts = np.unique(np.stack([lossy["comm"], lossy["rank"]]), axis=1, return_index=True)
+    for start, end in pairwise([*sorted(starts.tolist()), len(lossy["sn"])]):
+        numbers, codes = lossy["sn"][start:end].astype(np.int64), lossy["code"][start:end].astype(np.int64)
+        order = find_order(numbers, codes, periods)
+        if order is None:
+            continue
+        known += -1 not in order.codes
+        periods = [order.period, *(period for period in periods if period != order.period)]
+        comm, rank = int(lossy["comm"][start]), int(lossy["rank"][start])
+        rows += [
+            {
+                "comm": comm, "rank": rank, "period": order.period, "residue": residue,
+                "before": before, "in_period": in_period,
+            }
+            for residue, before, in_period in order.positions()
+        ]  # fmt: skip
+    columns = ("comm", "rank", "period", "residue", "before", "in_period")
+    return pa.Table.from_pylist(rows, schema=pa.schema([(name, pa.int64()) for name in columns])), known
 
 
 def _prepare(con: duckdb.DuckDBPyConnection, launch: dict[str, Any]) -> int:
     """Create the temporary tables of usable collectives, cut into blocks; returns the number of blocks."""
     con.execute(queries.COMMUNICATORS, launch)
     con.execute(queries.USABLE_CELLS, launch | {"sync": list(SYNC_COLLECTIVES)})
-    con.execute(queries.SERIES)
-    [(pulse,)] = con.sql(
-        "SELECT min(hi - lo + 1) FROM series WHERE cells >= $least", params={"least": _PULSE}
-    ).fetchall()
-    blocks = _number_of_blocks(int(pulse or 0))
-    con.execute(queries.BLOCKED_CELLS, {"blocks": blocks})
+    con.execute(queries.SERIES, {"least": _PULSE})
+    [(pulse,)] = con.sql("SELECT max(pulse) FROM series").fetchall()
+    [(recorded,)] = con.sql(queries.RECORDED_SHARE).fetchall()
+    blocks = _number_of_blocks(int(pulse or 0), recorded)
+    con.execute(queries.BLOCKED_CELLS, {"blocks": blocks, "most": _MOST_PARTIAL})
     return blocks
 
 
@@ -211,40 +275,61 @@ def _communicators(con: duckdb.DuckDBPyConnection, launch: dict[str, Any]) -> tu
     )
 
 
-def _occupation(
-    con: duckdb.DuckDBPyConnection,
-    launch: dict[str, Any],
-    processes: tuple[Process, ...],
-    blocks: int,
-    edges: list[tuple[Any, ...]],
-) -> tuple[Floats, Floats]:
-    """Microseconds of waiting and of transferring, by process and block, in collectives and on the given edges."""
-    index = {process: row for row, process in enumerate(processes)}
-    wait, transfer = np.zeros((len(processes), blocks)), np.zeros((len(processes), blocks))
-    for host, pid, block, waited, moved in con.sql(queries.OCCUPATION, params=launch).fetchall():
-        wait[index[host, pid], block] += waited
-        transfer[index[host, pid], block] += moved
-    for _, source_host, source_pid, host, pid, _, block, _, _, moved, send_wait, recv_wait in edges:
-        for process, waited in (((source_host, source_pid), send_wait), ((host, pid), recv_wait)):
-            wait[index[process], block] += waited
-            transfer[index[process], block] += moved
-    return wait, transfer
+def _communicating(entries: list[Entry], processes: int, blocks: int) -> Floats:
+    """Sums by process and block. A block of a series in which a process has no record is filled from its neighbours,
+    lest what was not recorded looks like time spent elsewhere."""
+    rows: dict[tuple[Any, ...], int] = {}
+    places = [rows.setdefault((series, process), len(rows)) for series, process, _, _ in entries]
+    by_series = np.full((len(rows), blocks), np.nan)
+    for row, (_, _, block, time) in zip(places, entries, strict=True):
+        by_series[row, block] = time
+    result = np.zeros((processes, blocks))
+    np.add.at(result, [process for _, process in rows], filled(by_series))
+    return result
+
+
+def _in_collectives(
+    con: duckdb.DuckDBPyConnection, launch: dict[str, Any], index: dict[Process, int]
+) -> Iterator[Entry]:
+    """What each process spent in collectives: sums where they are complete, fitted where they are not."""
+    for comm, coll, host, pid, block, time in con.sql(queries.OCCUPATION, params=launch).fetchall():
+        yield (comm, coll), index[host, pid], block, time
+    records = con.sql(queries.PARTIAL_RECORDS, params=launch).fetchnumpy()
+    if not len(records["comm"]):
+        return
+    process = np.array([index[key] for key in zip(records["hostname"], records["pid"].tolist(), strict=True)])
+    functions, function = np.unique(records["coll"].astype(str), return_inverse=True)
+    key = np.stack([records["comm"], function.ravel(), records["block"]]).astype(np.int64)
+    keys, group = np.unique(key, axis=1, return_inverse=True)
+    group = group.ravel()
+    in_block = np.zeros(keys.shape[1])
+    in_block[group] = records["in_block"]
+    fitted = typical_times(
+        group, records["coll_sn"], records["position"], process, records["time_us"].astype(np.float64)
+    )
+    for number, member, time in zip(*(part.tolist() for part in fitted), strict=True):
+        comm, coll, block = keys[:, number].tolist()
+        yield (comm, str(functions[coll])), member, block, float(in_block[number]) * time
 
 
 def _edge_transfers(edges: list[tuple[Any, ...]]) -> list[Transfer]:
     transfers = []
-    for comm, source_host, source_pid, host, pid, size, block, median, operations, *_ in edges:
+    for comm, source_host, source_pid, host, pid, size, block, median, stands_for, _ in edges:
         source, target = (source_host, source_pid), (host, pid)
         alike = ("p2p", size, source_host == host)
         path = ("p2p", source, target, size)
-        transfers.append(Transfer(path, comm, (source, target), alike, size, block, median, operations))
+        transfers.append(Transfer(path, comm, (source, target), alike, size, block, median, stands_for))
     return transfers
 
 
-def _number_of_blocks(pulse: int) -> int:
-    """Blocks for a job whose rarest regular collective came `pulse` times: whole steps, where that is possible."""
-    steps_per_block = max(1, -(-pulse // MAX_BLOCKS))
-    return min(max(pulse // steps_per_block, MIN_BLOCKS), MAX_BLOCKS)
+def _number_of_blocks(pulse: int, recorded: float) -> int:
+    """Blocks for a job whose rarest regular collective came `pulse` times: whole steps, where that is possible.
+
+    When only a share of the records is there (`recorded`), a block is as much longer.
+    """
+    wanted = max(MIN_BLOCKS, round(MAX_BLOCKS * min(1.0, recorded)))
+    steps_per_block = max(1, -(-pulse // wanted), round(1 / max(recorded, 0.01)))
+    return min(max(pulse // steps_per_block, MIN_BLOCKS), wanted)
 
 
 def _collective_transfers(con: duckdb.DuckDBPyConnection, communicators: tuple[Communicator, ...]) -> list[Transfer]:

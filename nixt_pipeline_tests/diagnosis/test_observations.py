@@ -37,13 +37,13 @@ def write(directory: Path, times_us: dict[tuple[str, int], int], numbers: dict[t
     return directory
 
 
-def test_the_wait_is_what_a_rank_spends_beyond_the_shortest_time(tmp_path: Path, settings: Settings) -> None:
+def test_the_time_in_communication_has_the_waiting_in_it(tmp_path: Path, settings: Settings) -> None:
     seen = observed(write(tmp_path / "job", {A: 100, B: 300}, {A: range(20), B: range(20)}), settings)
     assert seen.processes == (A, B)
-    # 20 collectives are 20 blocks: each has one, in which B waited 200 us for A; the transfer is 100 us for both.
+    # 20 collectives are 20 blocks: each has one, which took 100 us, and for which B waited 200 us.
     assert seen.blocks == 20
-    assert seen.wait.tolist() == [[0.0] * 20, [200.0] * 20]
-    assert seen.transfer.tolist() == [[100.0] * 20, [100.0] * 20]
+    assert seen.communicating.tolist() == [[100.0] * 20, [300.0] * 20]
+    assert {transfer.transfer_us for transfer in seen.transfers} == {100.0}
     assert {arrival.process for arrival in seen.arrivals} == {A}
     # Write times are a tenth of a second apart.
     assert seen.block_us[1:].tolist() == [100_000.0] * 19
@@ -53,16 +53,16 @@ def test_the_wait_is_what_a_rank_spends_beyond_the_shortest_time(tmp_path: Path,
 def test_a_long_job_is_cut_into_at_most_forty_blocks_of_whole_steps(tmp_path: Path, settings: Settings) -> None:
     seen = observed(write(tmp_path / "job", {A: 100, B: 300}, {A: range(120), B: range(120)}), settings)
     assert seen.blocks == 40
-    assert seen.wait[1].tolist() == [600.0] * 40
+    assert seen.communicating[1].tolist() == [900.0] * 40
 
 
 def test_complete_collectives_stand_for_those_of_their_block_that_are_not(tmp_path: Path, settings: Settings) -> None:
-    # B lost every second record: of 40 collectives in 40 // 1 blocks, the odd blocks have none, the even ones theirs.
+    # B lost every second record: blocks are twice as long, and every second of their collectives is complete.
     numbers = {A: range(120), B: range(0, 120, 2)}
     seen = observed(write(tmp_path / "job", {A: 100, B: 300}, numbers), settings)
-    # Numbers 0 to 118 are 119 collectives: pulse 119, 3 to a block, 39 blocks of 119 / 39 collectives.
-    assert seen.blocks == 39
-    assert seen.wait[1].sum() == pytest.approx(119 * 200)
+    # Three quarters of the records are there: of 120 collectives, 4 are a block, not 3.
+    assert seen.blocks == 30
+    assert seen.communicating[1].sum() == pytest.approx(120 * 300)
 
 
 def test_sends_meet_their_receives_in_order(settings: Settings) -> None:
