@@ -6,10 +6,13 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
+
+import orjson
+import xxhash
 
 from nixt_pipeline.inspector.decompression import compression_of
 
@@ -60,16 +63,15 @@ class Inventory:
         state = "\n".join(f"{file.path}\0{file.size_bytes}\0{file.mtime_ns}\0{file.fingerprint}" for file in self.files)
         return hashlib.blake2b(state.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
-    def to_json(self) -> dict[str, object]:
-        """A JSON-ready form, read back by `from_json`."""
-        return {"run": self.run, "directory": self.directory, "files": [asdict(file) for file in self.files]}
+    def to_json(self) -> str:
+        """As JSON, read back by `from_json`."""
+        return orjson.dumps(self, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
     @classmethod
-    def from_json(cls, content: dict[str, object]) -> "Inventory":
+    def from_json(cls, text: str) -> "Inventory":
         """The inverse of `to_json`."""
-        files = content["files"]
-        assert isinstance(files, list)
-        return cls(str(content["run"]), str(content["directory"]), tuple(LogFile(**file) for file in files))
+        content = orjson.loads(text)
+        return cls(content["run"], content["directory"], tuple(LogFile(**file) for file in content["files"]))
 
 
 class Found(NamedTuple):
@@ -175,7 +177,10 @@ def grew(path: Path, size_bytes: int, fingerprint: str) -> bool:
 
 
 def _fingerprint(head: bytes, tail: bytes, size_bytes: int) -> str:
-    return hashlib.blake2b(head + tail + str(size_bytes).encode(), digest_size=8).hexdigest()
+    digest = xxhash.xxh3_64(head)
+    digest.update(tail)
+    digest.update(str(size_bytes).encode())
+    return digest.hexdigest()
 
 
 def _time_span(head: bytes, tail: bytes, compression: str) -> tuple[int | None, int | None]:

@@ -9,17 +9,17 @@ A generation is the result for one state of the input. Files that have not chang
 not read again: their rows are taken over.
 """
 
-import json
 import logging
 import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from filelock import FileLock, Timeout
@@ -81,7 +81,7 @@ def take_inventory(directory: Path, run: str, settings: Settings) -> Inventory:
         raise IngestError(f"cannot list {directory}: {error.strerror or error}") from error
     path = layout.store_dir(settings, run) / layout.INVENTORY
     with _locked(settings, run):
-        write_text(json.dumps(inventory.to_json(), indent=1) + "\n", path)
+        write_text(inventory.to_json(), path)
     return inventory
 
 
@@ -103,7 +103,7 @@ def validate_records(
         shutil.rmtree(generation, ignore_errors=True)
         generation.mkdir(parents=True)
         validated = _validate(inventory, generation, settings, progress, executor)
-        write_text(json.dumps(asdict(validated)) + "\n", generation / _VALIDATED)
+        write_text(orjson.dumps(validated).decode(), generation / _VALIDATED)
     return validated.summary(run)
 
 
@@ -192,7 +192,7 @@ def _validate(
             accounts.append(books.account_decoded(file, summary))
         else:
             accounts.append(books.account_grown(before_growth, file, summary))
-    rejects += [_table(summary.rejects, _REJECTS) for summary in decoded.summaries]
+    rejects += [_table(summary.rejects, _REJECTS) for summary in decoded.summaries if summary.rejects]
     auxiliary.append(_table(decoded.auxiliary, AUXILIARY))
     accounts, copies = _without_duplicates(accounts, parts, generation, settings)
     parts = {part: [number for number in numbers if number not in copies] for part, numbers in parts.items()}
@@ -263,7 +263,7 @@ def _published_generation(settings: Settings, run: str) -> Path | None:
 def _read_inventory(settings: Settings, run: str) -> Inventory:
     path = layout.store_dir(settings, run) / layout.INVENTORY
     try:
-        return Inventory.from_json(json.loads(path.read_text(encoding="utf-8")))
+        return Inventory.from_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise IngestError(
             f"run {run}: no inventory yet; materialise raw_log_inventory or use: nixt ingest DIR"
@@ -272,7 +272,7 @@ def _read_inventory(settings: Settings, run: str) -> Inventory:
 
 def _read_validated(generation: Path) -> _Validated | None:
     try:
-        content = json.loads((generation / _VALIDATED).read_text(encoding="utf-8"))
+        content = orjson.loads((generation / _VALIDATED).read_bytes())
     except FileNotFoundError:
         return None
     accounts = [
