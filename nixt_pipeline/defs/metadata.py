@@ -19,7 +19,7 @@ from nixt_pipeline.store.layout import report_dir
 PREVIEW_ROWS = 12
 # A picture is stored in the event log once per run and analysis; larger ones belong in the report.
 MAX_PICTURE_BYTES = 50_000
-PICTURE_WIDTH = 900
+PICTURE_WIDTH = 520
 
 _VIEW_BOX = re.compile(r'viewBox="0 0 (?P<width>[\d.]+) (?P<height>[\d.]+)"')
 # A tenth of a point is finer than a screen shows; the digits beyond it are a third of the file.
@@ -76,23 +76,29 @@ def flat_numbers(numbers: Mapping[str, object]) -> dict[str, float]:
 
 
 def picture(svg: str, title: str) -> dg.MarkdownMetadataValue:
-    """A figure of the report as an image inside Markdown: with a size, and on white because the UI may be dark.
+    """A figure of the report, of one panel or several, as images inside Markdown.
 
     Raises `ValueError` for an SVG without a view box.
     """
+    panels = [f"<svg{panel}" for panel in svg.split("<svg")[1:]]
+    images = [_image(panel, title) for panel in panels]
+    if sum(map(len, images)) > MAX_PICTURE_BYTES:
+        return dg.MetadataValue.md(f"_{title}: too large to be shown here, see the report_")
+    return dg.MetadataValue.md(" ".join(images))
+
+
+def _image(svg: str, title: str) -> str:
+    """One panel as Markdown: with a size, and on white because the UI may be dark."""
     box = _VIEW_BOX.search(svg)
     if box is None:
         raise ValueError(f"the figure {title!r} has no view box")
     width, height = float(box["width"]), float(box["height"])
     size = f'<svg width="{PICTURE_WIDTH}" height="{PICTURE_WIDTH * height / width:.0f}" '
-    start = svg.index("<svg")
-    opening = svg.index(">", start) + 1
+    opening = svg.index(">") + 1
     background = '<rect width="100%" height="100%" fill="white"/>'
-    whole = size + svg[start + len("<svg ") : opening] + background + svg[opening:]
+    whole = size + svg[len("<svg ") : opening] + background + svg[opening:]
     encoded = base64.b64encode(_LONG_NUMBER.sub(r"\1", whole).encode("utf-8")).decode("ascii")
-    if len(encoded) > MAX_PICTURE_BYTES:
-        return dg.MetadataValue.md(f"_{title}: too large to be shown here, see the report_")
-    return dg.MetadataValue.md(f"![{title}](data:image/svg+xml;base64,{encoded})")
+    return f"![{title}](data:image/svg+xml;base64,{encoded})"
 
 
 def report_links(settings: Settings, run: str) -> dict[str, dg.MetadataValue]:

@@ -1,34 +1,111 @@
-"""The section of a report that shows the diagnosis. It repeats what the diagnosis says and adds nothing."""
+"""The first screen of a report: the verdict in a sentence, and a card for each finding. It repeats what the diagnosis
+says and adds nothing."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nixt_pipeline.reporting.anchors import finding_anchor, host_anchor
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.text import count, number, percent, plain, shorten, utc
-from nixt_pipeline.reporting.views import SectionView, Spec, table_view
+from nixt_pipeline.reporting.text import count, duration, moment, number, percent, plain, plural, shorten, utc
+from nixt_pipeline.reporting.views import Card, Fact, Link, SectionView, Spec, table_view
 
-TITLE = "Findings"
-QUESTION = "Who was late, whose transfers were slow, who hung, and how sure is that?"
-READING = (
-    "Somebody is named only with evidence, and what speaks against it stands beside it. P0 calls for action now, "
-    "P1 for a ticket, P2 is worth a note. `Nothing found` means that nobody stands out in what was recorded; "
-    "`not assessable` means that too little was recorded to say so."
-)
+Finding = Mapping[str, Any]
+
+# Cards that a person still reads; the table after them has all.
+SHOWN_CARDS = 12
 _NAMES_SHOWN = 4
 _NAME_CHARACTERS = 40
 
+# What a finding says of the place it names, for one and for several places.
+_TITLES = {
+    "late-arrival": ("{} keeps others waiting", "{} keep others waiting"),
+    "slow-transfer": ("Slow transfers: {}", "Slow transfers: {}"),
+    "fabric-slow": ("Slow network: {}", "Slow network: {}"),
+    "hang": ("Hang: {}", "Hang: {}"),
+    "process-silent": ("{} fell silent", "{} fell silent"),
+    "mismatch": ("Ranks disagree: {}", "Ranks disagree: {}"),
+    "imbalance": ("Uneven work: {}", "Uneven work: {}"),
+    "record-loss": ("Records lost: {}", "Records lost: {}"),
+    "clock-skew": ("Clocks differ: {}", "Clocks differ: {}"),
+    "capture-gap": ("Gap in the log: {}", "Gap in the log: {}"),
+    "regression": ("Slower than before: {}", "Slower than before: {}"),
+}
+URGENCY = {"P0": "P0 act now", "P1": "P1 open a ticket", "P2": "P2 note", "info": "for information"}
 
-def findings_section(content: RunContent) -> SectionView:
-    """The verdict, and each finding with evidence, counter-evidence and the next step."""
-    diagnosis = content.diagnosis
+
+def verdict_sentence(diagnosis: Mapping[str, Any] | None) -> str:
+    """The verdict in a sentence, for the top of the page and for lists of runs."""
     if diagnosis is None:
-        note = f"This run has not been diagnosed: nixt diagnose {content.manifest.run}"
-        return SectionView("findings", TITLE, question=QUESTION, notes=(note,))
-    rows = [_row(finding) for finding in diagnosis["findings"]]
-    verdict = {
-        "findings": f"{count(len(rows))} found.",
-        "none-found": "Nothing found: no host or process stands out in what was recorded.",
-        "not-assessable": f"Not assessable: {diagnosis['reason']}. This says nothing about the job's health.",
-    }[diagnosis["verdict"]]
+        return "This run has not been diagnosed."
+    if diagnosis["verdict"] == "not-assessable":
+        return f"Not assessable: {plain(diagnosis['reason'])}. This says nothing about the job's health."
+    findings = diagnosis["findings"]
+    if not findings:
+        return "Nothing found: no host or process stands out in what was recorded."
+    first = findings[0]
+    cost = first["effect"]["cost_share"]
+    costs = f", at {percent(cost)} of the time" if cost else ""
+    since = f" since {moment(first['onset_us'])}" if first["onset_us"] is not None else ""
+    more = f" {plural(len(findings) - 1, 'more finding')} below." if len(findings) > 1 else ""
+    return f"{title(first)}{costs}{since}.{more}"
+
+
+def verdict_class(diagnosis: Mapping[str, Any] | None) -> str:
+    """The most urgent severity, or the verdict: what the page colours the sentence by."""
+    if diagnosis is None:
+        return "not-diagnosed"
+    return str(diagnosis["findings"][0]["severity"] if diagnosis["findings"] else diagnosis["verdict"])
+
+
+def verdict_words(diagnosis: Mapping[str, Any] | None) -> str | None:
+    """The verdict for a table of runs: the most urgent severity with what and where, `none found`, `not assessable`."""
+    if diagnosis is None:
+        return None
+    if not diagnosis["findings"]:
+        return {"none-found": "none found", "not-assessable": "not assessable"}.get(diagnosis["verdict"])
+    first = diagnosis["findings"][0]
+    more = len(diagnosis["findings"]) - 1
+    return f"{first['severity']} {first['kind']}: {where(first)}" + (f" (and {more} more)" if more else "")
+
+
+def cards(content: RunContent) -> tuple[Card, ...]:
+    """A card for each of the most urgent findings."""
+    findings = _findings(content)[:SHOWN_CARDS]
+    start_us = min((row["first_dump_us"] for row in content.rows("processes") if row["first_dump_us"]), default=None)
+    shown_hosts = {row["hostname"] for row in content.rows("hosts")}
+    return tuple(
+        Card(
+            anchor=anchor,
+            severity=finding["severity"],
+            urgency=URGENCY.get(finding["severity"], str(finding["severity"])),
+            title=title(finding),
+            facts=_card_facts(finding, start_us),
+            links=tuple(
+                Link(shorten(host, _NAME_CHARACTERS), f"#{host_anchor(host)}")
+                for host in finding["hosts"][:_NAMES_SHOWN]
+                if host in shown_hosts
+            ),
+        )
+        for anchor, finding in zip(finding_anchors(findings), findings, strict=True)
+    )
+
+
+def finding_anchors(findings: Sequence[Finding]) -> list[str]:
+    """The ids of findings in the page; the second of two that are alike gets `-2`, and so on."""
+    seen: dict[str, int] = {}
+    anchors = []
+    for finding in findings:
+        anchor = finding_anchor(finding)
+        seen[anchor] = seen.get(anchor, 0) + 1
+        anchors.append(anchor if seen[anchor] == 1 else f"{anchor}-{seen[anchor]}")
+    return anchors
+
+
+def all_findings_section(content: RunContent) -> SectionView | None:
+    """A table of all findings where there are more than cards."""
+    rows = [{**finding, **finding["effect"], "where": where(finding)} for finding in _findings(content)]
+    if len(rows) <= SHOWN_CARDS:
+        return None
     columns = (
         Spec("Severity", "severity"),
         Spec("What", "kind"),
@@ -36,34 +113,86 @@ def findings_section(content: RunContent) -> SectionView:
         Spec("Since", "onset_us", lambda onset: "start of the log" if onset is None else utc(onset)),
         Spec("Until", "until_us", lambda until: "end of the log" if until is None else utc(until)),
         Spec("Cost, share of time", "cost_share", percent, numeric=True),
-        Spec("Lost rank-seconds", "lost_rank_seconds", number, numeric=True),
+        Spec("Lost GPU-seconds", "lost_rank_seconds", number, numeric=True),
         Spec("Evidence", "evidence"),
         Spec("What speaks against it", "counter_evidence"),
         Spec("Check next", "next_step"),
     )
-    tables = (table_view("By urgency and cost", rows, columns, path=content.paths.get("findings")),) if rows else ()
-    return SectionView("findings", TITLE, question=QUESTION, reading=READING, notes=(verdict,), tables=tables)
+    table = table_view("By urgency and cost", rows, columns, source="findings")
+    return SectionView("all-findings", "All findings", tables=(table,))
 
 
-def verdict_words(diagnosis: dict[str, Any] | None) -> str | None:
-    """The verdict for a table of runs: the most urgent severity with what and where, `none found`, `not assessable`."""
-    if diagnosis is None:
-        return None
-    if not diagnosis["findings"]:
-        return {"none-found": "none found", "not-assessable": "not assessable"}.get(diagnosis["verdict"])
-    first = _row(diagnosis["findings"][0])
-    more = len(diagnosis["findings"]) - 1
-    return f"{first['severity']} {first['kind']}: {first['where']}" + (f" (and {more} more)" if more else "")
+def _findings(content: RunContent) -> list[Finding]:
+    return list(content.diagnosis["findings"]) if content.diagnosis else []
 
 
-def _row(finding: dict[str, Any]) -> dict[str, Any]:
-    by_process = finding["level"] in ("rank", "communicator") and finding["processes"]
-    names = finding["processes"] if by_process else finding["hosts"] or finding["communicators"]
+def title(finding: Finding) -> str:
+    """What and where, in a line."""
+    one, several = _TITLES.get(finding["kind"], (f"{plain(finding['kind'])}: {{}}",) * 2)
+    named = len(_names(finding))
+    text = (one if named == 1 or finding["ambiguous"] else several).format(where(finding))
+    return text[:1].upper() + text[1:] if text.startswith("one of") else text
+
+
+def where(finding: Finding) -> str:
+    """Who is named, by the level of the finding; the first few of many."""
+    if finding["level"] == "fabric":
+        return "the network as a whole"
+    names = _names(finding)
+    if not finding["hosts"] and not finding["processes"]:
+        if not names:
+            return "the run as a whole"
+        if len(names) > _NAMES_SHOWN:
+            return f"{count(len(names))} communicators"
     shown = ", ".join(shorten(plain(name), _NAME_CHARACTERS) for name in names[:_NAMES_SHOWN])
     if len(names) > _NAMES_SHOWN:
-        shown += f" and {len(names) - _NAMES_SHOWN} more"
-    if finding["level"] == "fabric":
-        shown = "the network as a whole"
-    elif finding["ambiguous"] and len(names) > 1:
-        shown = f"one of {shown}"
-    return {**finding, **finding["effect"], "where": shown}
+        shown += f" and {count(len(names) - _NAMES_SHOWN)} more"
+    return f"one of {shown}" if finding["ambiguous"] and len(names) > 1 else shown
+
+
+def _names(finding: Finding) -> list[str]:
+    by_process = finding["level"] in ("rank", "communicator") and finding["processes"]
+    return list(finding["processes"] if by_process else finding["hosts"] or finding["communicators"])
+
+
+def _card_facts(finding: Finding, start_us: int | None) -> tuple[Fact, ...]:
+    return (
+        Fact("Where", f"{where(finding)} ({finding['level']})"),
+        Fact("Since", _since(finding, start_us)),
+        Fact("Cost", _cost(finding)),
+        Fact("How sure", _certainty(finding)),
+        Fact("Next", plain(finding["next_step"])),
+        Fact("Evidence", plain(finding["evidence"])),
+        Fact("But", plain(finding["counter_evidence"])),
+    )
+
+
+def _since(finding: Finding, start_us: int | None) -> str:
+    begin = "the start of the log"
+    if finding["onset_us"] is not None:
+        begin = moment(finding["onset_us"])
+        if start_us is not None and finding["onset_us"] > start_us:
+            begin += f", {duration(finding['onset_us'] - start_us)} into the log"
+    if finding["kind"] == "hang":
+        return begin
+    return f"{begin}, " + ("to its end" if finding["until_us"] is None else f"until {moment(finding['until_us'])}")
+
+
+def _cost(finding: Finding) -> str:
+    effect = finding["effect"]
+    parts = []
+    if effect["cost_share"] is not None:
+        parts.append(f"{percent(effect['cost_share'])} of the time")
+    if effect["lost_rank_seconds"] is not None:
+        parts.append(f"{number(effect['lost_rank_seconds'])} GPU-seconds")
+    if effect["slowdown"] is not None and finding["kind"] != "late-arrival":
+        parts.append(f"{effect['slowdown']:.2g} times as slow")
+    return ", ".join(parts) or ("the job does not go on" if finding["kind"] == "hang" else "not measurable")
+
+
+def _certainty(finding: Finding) -> str:
+    """How far the log narrows it down."""
+    names = _names(finding)
+    if finding["ambiguous"] and len(names) > 1:
+        return f"One of {count(len(names))} named; the log cannot say which."
+    return "Nobody else fits what was recorded." if len(names) == 1 else "All named are concerned."

@@ -4,7 +4,7 @@ Figures stay small whatever the size of the run: they aggregate, or keep the ext
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -25,7 +25,7 @@ MAX_BRIDGED_BINS = 3
 MAX_ENTITIES = 12
 MAX_RANGE_PANELS = 4
 MAX_SHAPES = 24
-MAX_SIZES = 40
+MAX_SIZES = 16
 LABEL_CHARACTERS = 42
 SHORT_LABEL_CHARACTERS = 24
 # Beyond this ratio between the largest and the smallest value a linear axis hides the small ones.
@@ -75,22 +75,30 @@ class Curve:
     quantiles: tuple[float, ...]
     samples: int
 
+    def at(self, quantile: float) -> float:
+        """The value at the quantile that is nearest to `quantile`."""
+        nearest = min(range(len(self.quantiles)), key=lambda index: abs(self.quantiles[index] - quantile))
+        return self.values[nearest]
+
 
 @dataclass(frozen=True)
 class EcdfPanel:
-    """The distributions of one kernel."""
+    """The distributions of one kernel; `capture_rate` says of which part of its operations."""
 
     label: str
     coll_type: str | None
     curves: tuple[Curve, ...]
+    capture_rate: float | None = None
 
 
 @dataclass(frozen=True)
 class EcdfFigure:
-    """Panels share one axis of absolute GB/s."""
+    """Panels share one axis of absolute values, from `low` to `high`."""
 
     panels: tuple[EcdfPanel, ...]
     log_axis: bool
+    low: float = 0.0
+    high: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -197,13 +205,16 @@ def kernel_bars(hot_kernels: pa.Table, limit: int = MAX_KERNELS) -> KernelBars:
     )
 
 
-def ecdf_figure(bandwidth_ecdf: pa.Table, limit: int = MAX_ECDF_PANELS) -> EcdfFigure:
-    """One panel for each kernel of `bandwidth_ecdf`, in its order.
+def ecdf_figure(
+    ecdf: pa.Table, limit: int = MAX_ECDF_PANELS, capture_rates: Mapping[str, float | None] | None = None
+) -> EcdfFigure:
+    """One panel for each kernel of `bandwidth_ecdf` or `time_ecdf`, in its order; `capture_rates` are by label.
 
-    The axis is logarithmic when the central 98 % of the values span more than `LOG_AXIS_RATIO`.
+    The axis is logarithmic when the central 98 % of the values span more than `LOG_AXIS_RATIO`; it spans what all
+    panels show, so that curves can be compared.
     """
     kernels: dict[str, dict[str, list[Row]]] = {}
-    for row in bandwidth_ecdf.to_pylist():
+    for row in ecdf.to_pylist():
         if row["value"] is not None:
             kernels.setdefault(row["label"], {}).setdefault(row["measure"], []).append(row)
     chosen = list(kernels.items())[:limit]
@@ -213,8 +224,9 @@ def ecdf_figure(bandwidth_ecdf: pa.Table, limit: int = MAX_ECDF_PANELS) -> EcdfF
             label,
             next(iter(measures.values()))[0]["coll_type"],
             tuple(_curve(measure, rows) for measure, rows in sorted(measures.items())),
+            (capture_rates or {}).get(name),
         )
-        for label, (_, measures) in zip(labels, chosen, strict=True)
+        for label, (name, measures) in zip(labels, chosen, strict=True)
     )
     central = [
         value
@@ -223,7 +235,10 @@ def ecdf_figure(bandwidth_ecdf: pa.Table, limit: int = MAX_ECDF_PANELS) -> EcdfF
         for value, quantile in zip(curve.values, curve.quantiles, strict=True)
         if 0.01 <= quantile <= 0.99 and value > 0
     ]
-    return EcdfFigure(panels, bool(central) and max(central) / min(central) > LOG_AXIS_RATIO)
+    if not central:
+        return EcdfFigure(panels, log_axis=False)
+    log_axis = max(central) / min(central) > LOG_AXIS_RATIO
+    return EcdfFigure(panels, log_axis, min(central) / 1.1 if log_axis else 0.0, max(central) * 1.06)
 
 
 def _curve(measure: str, rows: list[Row]) -> Curve:
@@ -327,28 +342,34 @@ def _range_panel(coll: str, coll_type: str | None, rows: list[Row], domain: str,
 def heat_map(resource: pa.Table, size_label: Callable[[int], str] = format_bytes) -> HeatMap:
     """Records by shape, function and size, from `resource_correlation`: the shapes with most records.
 
-    Sizes are grouped by powers of two when there are more distinct ones than columns.
+    Sizes are grouped by powers of two, of four, ... when there are more distinct ones than columns.
     """
     rows = [row for row in resource.to_pylist() if row["coll_msg_size_bytes"] is not None]
     sizes = {row["coll_msg_size_bytes"] for row in rows}
-    grouped = len(sizes) > MAX_SIZES
+    step = 0
+    while len({_size_class(size, step) for size in sizes}) > MAX_SIZES:
+        step += 1
+    grouped = step > 0
     counts: dict[tuple[Any, ...], dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for row in rows:
-        size = row["coll_msg_size_bytes"]
-        column = 1 << (size.bit_length() - 1) if grouped and size else size
+        column = _size_class(row["coll_msg_size_bytes"], step)
         counts[row["n_ranks"], row["nnodes"], row["coll"], row["coll_type"]][column] += row["records"]
     by_records = sorted(counts, key=lambda key: (-sum(counts[key].values()), str(key)))
     shapes = sorted(by_records[:MAX_SHAPES], key=lambda key: (-(key[0] or 0), -(key[1] or 0), key[2]))
-    columns = sorted({column for shape in shapes for column in counts[shape]})[-MAX_SIZES:]
+    columns = sorted({column for shape in shapes for column in counts[shape]})
     position = {column: index for index, column in enumerate(columns)}
     cells = tuple(
         (r, position[column], records)
         for r, shape in enumerate(shapes)
         for column, records in sorted(counts[shape].items())
-        if column in position
     )
     names = tuple((shape_label(key[0], key[1], key[2]), key[3]) for key in shapes)
     return HeatMap(names, tuple(size_label(column) for column in columns), cells, len(counts), grouped)
+
+
+def _size_class(size: int, step: int) -> int:
+    """The size itself (step 0), or the largest power of 2^step that it reaches."""
+    return size if step == 0 or size == 0 else 1 << ((size.bit_length() - 1) // step * step)
 
 
 def shape_label(n_ranks: int | None, nnodes: int | None, coll: str) -> str:

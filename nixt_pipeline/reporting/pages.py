@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from functools import cache
+from textwrap import dedent
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,9 +14,9 @@ from nixt_pipeline.reporting.text import visible
 
 
 def render(template: str, **context: Any) -> str:
-    """Render a page. Text is escaped and made visible; only figures and the sorting script are inserted as they are."""
+    """Render a page. Text is escaped and made visible; only figures and the tables' script are inserted as they are."""
     environment = _environment()
-    script = environment.loader.get_source(environment, "sort.js")[0] if environment.loader else ""
+    script = environment.loader.get_source(environment, "tables.js")[0] if environment.loader else ""
     # The hash in the content security policy lets exactly this script run: markup smuggled into a page could not.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template(template).render(
@@ -35,6 +36,7 @@ def _environment() -> Environment:
     )
     environment.filters["svg"] = Markup
     environment.filters["code"] = _code
+    environment.filters["lines"] = _lines
     return environment
 
 
@@ -44,6 +46,11 @@ def _code(text: str) -> Markup:
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if odd % 2 else part for odd, part in enumerate(parts)
     )
+
+
+def _lines(text: str) -> Markup:
+    """Escape a text of several lines, without the indentation that all of them share."""
+    return Markup("\n").join(escape(visible(line)) for line in dedent(text).strip().splitlines())
 
 
 def _finalize(value: Any) -> Any:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from nixt_pipeline.inspector.operations import COLL_TYPES
-from nixt_pipeline.reporting.content import SHOWN_REJECTS, RunContent
+from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.figures import type_order
 from nixt_pipeline.reporting.text import NOT_AVAILABLE, count, duration, iso, percent, plain, plural, shorten, size, utc
 from nixt_pipeline.reporting.views import Fact, SectionView, Spec, TableView, table_view
 from nixt_pipeline.settings import Thresholds
 
-SHOWN_ROWS = 15
+# Rows that a table in the page has at most: it scrolls, sorts and filters; the download has all.
+SHOWN_ROWS = 60
 SAMPLE_CHARACTERS = 160
 RUN_INFO_CHARACTERS = 200
 BYTE_OUTCOMES = ("stored", "duplicate", "rejected", "foreign", "blank")
@@ -169,7 +170,7 @@ def _writers_table(content: RunContent) -> TableView:
         Spec("Processes", "processes", count, numeric=True),
         Spec("Records", "records", count, numeric=True),
     )
-    return table_view("Who wrote the records", rows, columns, SHOWN_ROWS)
+    return table_view("Who wrote the records", rows, columns, SHOWN_ROWS, source="writers")
 
 
 def _run_info_table(run_info: Mapping[str, Any]) -> TableView:
@@ -204,7 +205,7 @@ def quality_section(content: RunContent) -> SectionView:
             Spec("Records", "records", count, numeric=True),
         )
         rows = [{**row, "records": row["records_collective"] + row["records_p2p"]} for row in problems]
-        tables.append(table_view("Files with a problem", rows, columns, SHOWN_ROWS, path=content.paths.get("files")))
+        tables.append(table_view("Files with a problem", rows, columns, SHOWN_ROWS, source="files"))
     tables += _reject_tables(content)
     notes = (
         "Every byte of every file is stored, a counted duplicate, rejected, foreign or blank, after decompression.",
@@ -248,7 +249,7 @@ def _timing_table(content: RunContent) -> TableView:
         Spec("Records", "records", count, numeric=True),
         Spec("Without usable time", "unusable_times", count, numeric=True),
     )
-    return table_view("How times were measured", content.rows("timing"), columns, SHOWN_ROWS)
+    return table_view("How times were measured", content.rows("timing"), columns, SHOWN_ROWS, source="timing")
 
 
 def _reject_tables(content: RunContent) -> list[TableView]:
@@ -271,10 +272,10 @@ def _reject_tables(content: RunContent) -> list[TableView]:
         Spec("Reason", "reason"),
         Spec("Sample", "sample", lambda sample: shorten(sample, SAMPLE_CHARACTERS)),
     )
-    total, path = sum(row["lines"] for row in reasons), content.paths.get("rejects")
+    total = sum(row["lines"] for row in reasons)
     return [
-        table_view("Rejected and foreign lines by reason", reasons, by_reason, SHOWN_ROWS),
-        table_view("Rejected and foreign lines", content.rows("rejects"), by_line, SHOWN_REJECTS, total, path),
+        table_view("Rejected and foreign lines by reason", reasons, by_reason, SHOWN_ROWS, source="reject_reasons"),
+        table_view("Rejected and foreign lines", content.rows("rejects"), by_line, SHOWN_ROWS, total, source="rejects"),
     ]
 
 
@@ -321,8 +322,7 @@ def coverage_parts(content: RunContent) -> SectionView:
     )
     tables = [_coverage_by_type_table(rows)]
     if gaps:
-        path = content.paths.get("coverage")
-        tables.append(table_view("Incompletely captured, least first", gaps, columns, SHOWN_ROWS, path=path))
+        tables.append(table_view("Incompletely captured, least first", gaps, columns, SHOWN_ROWS, source="coverage"))
     return SectionView("coverage", "Coverage", facts=facts, notes=notes, tables=tuple(tables))
 
 

@@ -3,20 +3,27 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 import pyarrow as pa
 
 from nixt_pipeline.reporting import drawing, figures
+from nixt_pipeline.reporting.anchors import host_anchor, kernel_anchor
 from nixt_pipeline.reporting.content import Reading, RunContent
+from nixt_pipeline.reporting.distributions import bandwidth_section, kernel_ranges
+from nixt_pipeline.reporting.legends import type_legend
+from nixt_pipeline.reporting.palette import ALERT_COLOUR, DECADE_COLOURS, INK, NEUTRAL_COLOUR
 from nixt_pipeline.reporting.quality import SHOWN_ROWS, coverage_of, coverage_parts, within_host
 from nixt_pipeline.reporting.text import count, duration, gbs, number, percent, plain, shorten, size, utc
-from nixt_pipeline.reporting.views import FigureView, SectionView, Spec, table_view
+from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, Spec, TableView, table_view
 
 SHORTEST_IS_LAST = (
     "The rank that arrives last does not wait: it has the SHORTEST time and the HIGHEST bandwidth, and everybody "
     "else's time contains the wait for it. Low bandwidth here does not mean a slow host."
 )
+# Every host of a job of 2,048 GPUs has a row, so that every link to a host leads somewhere.
+SHOWN_HOSTS = 512
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ def analysis_section(content: RunContent, section: AnalysisSection) -> SectionVi
     )
 
 
-def _payload(content: RunContent, table: pa.Table) -> SectionView:
+def _payload(_content: RunContent, table: pa.Table) -> SectionView:
     data = figures.payload_bars(table)
     rows = sorted(
         table.to_pylist(),
@@ -66,19 +73,30 @@ def _payload(content: RunContent, table: pa.Table) -> SectionView:
     )
     drawn: tuple[FigureView, ...] = ()
     if data.total_bytes:
-        alt = "Share of the observed payload: " + ", ".join(
-            f"{shorten(coll, 24)} {percent(sum(s.payload_bytes for s in segments) / data.total_bytes)}"
-            for coll, segments in data.bars
+        coll, segments = data.bars[0]
+        largest = max(segments, key=lambda segment: segment.payload_bytes)
+        share = sum(segment.payload_bytes for segment in segments) / data.total_bytes
+        reading = (
+            f"{shorten(coll, 24)} carries {percent(share)} of the observed {size(data.total_bytes)}, "
+            f"most of it on {plain(largest.coll_type)} communicators."
         )
-        drawn = (FigureView(drawing.draw_payload(data), alt, "Observed payload by function, coloured by placement."),)
+        drawn = (
+            FigureView(
+                drawing.draw_payload(data),
+                "Shares of the payload of the whole run, by function, coloured by placement.",
+                anchor="figure-payload",
+                title="Bytes by function and placement",
+                reading=reading,
+                legend=type_legend(segment.coll_type for _, segments in data.bars for segment in segments),
+                source="summary_histogram",
+            ),
+        )
     notes = ("Payload is summed over the records of all ranks: what was observed, and at most what the job sent.",)
-    tables = (
-        table_view("By function and placement", rows, columns, SHOWN_ROWS, path=content.paths.get("summary_histogram")),
-    )
+    tables = (table_view("By function and placement", rows, columns, SHOWN_ROWS, source="summary_histogram"),)
     return SectionView("", "", notes=notes, figures=drawn, tables=tables)
 
 
-def _hot_kernels(content: RunContent, table: pa.Table) -> SectionView:
+def _hot_kernels(_content: RunContent, table: pa.Table) -> SectionView:
     data = figures.kernel_bars(table)
     rows = sorted(table.to_pylist(), key=lambda row: row["rank_by_bytes"])
     columns = (
@@ -104,46 +122,76 @@ def _hot_kernels(content: RunContent, table: pa.Table) -> SectionView:
     if data.kernels:
         last = data.kernels[-1]
         shown, total = len(data.kernels), data.total
-        which = f"The {shown} hottest of {count(total)} kernels carry" if shown < total else "Together they carry"
-        caption = f"{which} {percent(last.cumulative)} of the observed payload."
+        which = (
+            f"The {shown} hottest of {count(total)} kernels carry" if shown < total else f"All {total} kernels carry"
+        )
         drawn = (
-            FigureView(drawing.draw_kernels(data), caption, caption + " Bars: share of each; line: cumulative share."),
+            FigureView(
+                drawing.draw_kernels(data),
+                "Bars: share of the payload of the whole run; line: cumulative share.",
+                anchor="figure-kernels",
+                title="Hot kernels",
+                reading=f"{which} {percent(last.cumulative)} of the observed payload.",
+                legend=(
+                    *type_legend(kernel.coll_type for kernel in data.kernels),
+                    LegendEntry("cumulative share", INK, "line"),
+                ),
+                source="hot_kernels",
+            ),
+            *kernel_ranges(rows),
         )
     notes = ("A kernel is one function on one communicator shape (ranks r, NCCL nodes n) with one message size.",)
     tables = (
-        table_view("Hot kernels by observed payload", rows, columns, SHOWN_ROWS, path=content.paths.get("hot_kernels")),
+        table_view(
+            "Hot kernels by observed payload", rows, columns, SHOWN_ROWS, source="hot_kernels", anchor_of=kernel_anchor
+        ),
     )
     return SectionView("", "", notes=notes, figures=drawn, tables=tables)
 
 
-def _distributions(_content: RunContent, table: pa.Table) -> SectionView:
-    data = figures.ecdf_figure(table)
-    if not data.panels:
-        return SectionView("", "", notes=("No kernel has a usable bandwidth.",))
-    alt = "Cumulative distributions of bus bandwidth for " + "; ".join(panel.label for panel in data.panels)
-    caption = (
-        "Absolute bus bandwidth; a steep curve is steady, a long foot is a slow tail. The dashed curve keeps, of each "
-        "complete collective, only the last rank to arrive: the closest to the transfer itself."
-    )
-    return SectionView("", "", figures=(FigureView(drawing.draw_ecdf(data), alt, caption),))
-
-
-def _time(_content: RunContent, table: pa.Table) -> SectionView:
+def _time(content: RunContent, table: pa.Table) -> SectionView:
     launches = figures.time_figures(table)
+    onsets = content.onsets_us()
     drawn = []
     for position, launch in enumerate(launches[: figures.MAX_LAUNCHES], start=1):
         which = f"Launch {position} of {len(launches)}: " if len(launches) > 1 else ""
-        span = f"{utc(launch.start_us)} to {utc(launch.end_us)}"
-        alt = f"Bus bandwidth over time, {span}, for " + ", ".join(
-            f"{shorten(p.coll, 24)} {p.coll_type}" for p in launch.panels
-        )
+        marked = (LegendEntry("onset of a finding", ALERT_COLOUR, "dashes"),) if onsets else ()
         lines = "Line: median; band: p25 to p75; dashes: median of the last rank to arrive. Scales differ by panel."
-        caption = f"{which}{span}. {lines}"
-        drawn.append(FigureView(drawing.draw_time(launch, f"time-{position}"), alt, caption))
+        drawn.append(
+            FigureView(
+                drawing.draw_time(launch, f"time-{position}", onsets),
+                f"{which}{utc(launch.start_us)} to {utc(launch.end_us)}. {lines}",
+                anchor=f"figure-time-{position}",
+                title=f"{which}bandwidth over time",
+                reading=_steadiness(launch),
+                legend=(
+                    *type_legend(panel.coll_type for panel in launch.panels),
+                    LegendEntry("median of the last rank to arrive", INK, "dashes"),
+                    *marked,
+                ),
+                source="temporal_correlation",
+            )
+        )
     notes = [_message_sizes(table)]
     if len(launches) > figures.MAX_LAUNCHES:
         notes.append(f"Of {len(launches)} launches the first {figures.MAX_LAUNCHES} are drawn.")
     return SectionView("", "", notes=tuple(notes), figures=tuple(drawn))
+
+
+def _steadiness(launch: figures.TimeFigure) -> str:
+    """Which transfer fell most below its own median, and when: transfers do not contain the waiting."""
+    worst: tuple[float, str] | None = None
+    for panel in launch.panels:
+        known = [(value, second) for value, second in zip(panel.transfer, panel.seconds, strict=True) if value]
+        if known:
+            middle = median(value for value, _ in known)
+            lowest, second = min(known)
+            words = (
+                f"{plain(panel.coll)} {plain(panel.coll_type)} transfers fall at most to {percent(lowest / middle)} of "
+                f"their median, {duration(second * 1e6)} after the start."
+            )
+            worst = min(worst or (2.0, ""), (lowest / middle, words))
+    return worst[1] if worst else "No collective was recorded by every rank, so that transfers cannot be told apart."
 
 
 def _message_sizes(table: pa.Table) -> str:
@@ -179,9 +227,49 @@ def _entities(content: RunContent, table: pa.Table) -> SectionView:
                 row["entity"] = figures.entity_name(row)
             columns = (Spec(level.capitalize(), "entity"), *_SPATIAL_COLUMNS)
             caption = f"By {level}, most last arrivals beyond the expected first"
-            tables.append(table_view(caption, rows, columns, SHOWN_ROWS, path=content.paths.get("spatial_correlation")))
+            tables.append(table_view(caption, rows, columns, SHOWN_ROWS, source="spatial_correlation"))
+    tables.append(_hosts_table(content, table))
     return SectionView(
         "", "", notes=(SHORTEST_IS_LAST, _message_sizes(table)), figures=tuple(drawn), tables=tuple(tables)
+    )
+
+
+def _hosts_table(content: RunContent, table: pa.Table) -> TableView:
+    """A row for each host, to which links to a host lead."""
+    findings = content.diagnosis["findings"] if content.diagnosis else []
+    sums: dict[Any, list[float]] = defaultdict(lambda: [0, 0])
+    for row in table.to_pylist():
+        if row["level"] == "host" and row["coll_type"] not in within_host(content):
+            sums[row["hostname"]][0] += row["last_arrivals"] or 0
+            sums[row["hostname"]][1] += row["expected_last_arrivals"] or 0
+    rows = [
+        {
+            **host,
+            "last": sums[host["hostname"]][0],
+            "expected": sums[host["hostname"]][1],
+            "findings": ", ".join(finding["kind"] for finding in findings if host["hostname"] in finding["hosts"]),
+        }
+        for host in content.rows("hosts")
+    ]
+    rows.sort(key=lambda row: (not row["findings"], row["expected"] - row["last"], str(row["hostname"])))
+    columns = (
+        Spec("Host", "hostname"),
+        Spec("Findings", "findings"),
+        Spec("Processes", "processes", count, numeric=True),
+        Spec("Communicators", "communicators", count, numeric=True),
+        Spec("Records", "records", count, numeric=True),
+        Spec("Last to arrive", "last", count, numeric=True),
+        Spec("Expected if equal", "expected", number, numeric=True),
+        Spec("First record", "first_dump_us", utc),
+        Spec("Last record", "last_dump_us", utc),
+    )
+    return table_view(
+        "Hosts, those with findings first",
+        rows,
+        columns,
+        SHOWN_HOSTS,
+        source="hosts",
+        anchor_of=lambda row: host_anchor(row["hostname"]),
     )
 
 
@@ -194,30 +282,54 @@ def _level_figures(table: pa.Table, level: str, plural_name: str, one_host_types
     arrivals = figures.last_arrivals(table, level, one_host_types)
     if arrivals.rows:
         first = arrivals.rows[0]
-        alt = (
-            f"{first.label} arrived last in {percent(first.observed)} of {count(first.cells)} collectives, "
-            f"expected {percent(first.expected)}"
-        )
         everyone = len(arrivals.rows) == arrivals.total
         shown = (
             f"All {plural_name}, by"
             if everyone
             else f"The {len(arrivals.rows)} of {count(arrivals.total)} {plural_name} with most"
         )
-        caption = f"{shown} last arrivals beyond the expected share; collectives within one {level} are left out."
-        drawn.append(FigureView(drawing.draw_last_arrivals(arrivals, f"last-{level}"), alt, caption))
+        drawn.append(
+            FigureView(
+                drawing.draw_last_arrivals(arrivals, f"last-{level}"),
+                f"{shown} last arrivals beyond the expected share; collectives within one {level} are left out.",
+                anchor=f"figure-last-{level}",
+                title=f"Last to arrive, by {level}",
+                reading=(
+                    f"{first.label} arrived last in {percent(first.observed)} of {count(first.cells)} complete "
+                    f"collectives; {percent(first.expected)} if all were equal."
+                ),
+                legend=(
+                    LegendEntry("observed", NEUTRAL_COLOUR),
+                    LegendEntry("if all were equal", INK, "line"),
+                ),
+                source="spatial_correlation",
+            )
+        )
     panels = figures.range_panels(table, level)
     if panels and (level == "process" or any(panel.total > 1 for panel in panels)):
-        alt = f"Bandwidth ranges by {level} for " + ", ".join(f"{panel.coll} {panel.coll_type}" for panel in panels)
         caption = f"Bus bandwidth by {level}, for what has most records. Waiting is included: low is not slow."
         if any(panel.total > len(panel.ranges) for panel in panels):
             total = max(panel.total for panel in panels)
             caption += f" Shown are the {plural_name} with the lowest and the highest medians, of {count(total)}."
-        drawn.append(FigureView(drawing.draw_ranges(panels, f"range-{level}"), alt, caption))
+        low, high = panels[0].ranges[0], panels[0].ranges[-1]
+        drawn.append(
+            FigureView(
+                drawing.draw_ranges(panels, f"range-{level}"),
+                caption + " Dot: median; bar: p10 to p90.",
+                anchor=f"figure-range-{level}",
+                title=f"Bandwidth by {level}",
+                reading=(
+                    f"{shorten(panels[0].coll, 24)} {plain(panels[0].coll_type)}: medians from {gbs(low.p50)} GB/s "
+                    f"({low.label}) to {gbs(high.p50)} GB/s ({high.label})."
+                ),
+                legend=type_legend(panel.coll_type for panel in panels),
+                source="spatial_correlation",
+            )
+        )
     return drawn
 
 
-def _sizes(content: RunContent, table: pa.Table) -> SectionView:
+def _sizes(_content: RunContent, table: pa.Table) -> SectionView:
     data = figures.heat_map(table)
     rows = sorted(
         table.to_pylist(),
@@ -240,13 +352,30 @@ def _sizes(content: RunContent, table: pa.Table) -> SectionView:
             if data.total_rows > len(data.rows)
             else ""
         )
-        caption = f"Records by communicator shape (ranks r / NCCL nodes n), function and message size.{cut}"
-        drawn = (FigureView(drawing.draw_heat_map(data), caption, caption),)
-    tables = (table_view("By records", rows, columns, SHOWN_ROWS, path=content.paths.get("resource_correlation")),)
+        decades = sorted({drawing.decade_of(records) for _, _, records in data.cells})
+        total = sum(row["records"] for row in rows)
+        drawn = (
+            FigureView(
+                drawing.draw_heat_map(data),
+                f"Records by communicator shape (ranks r / NCCL nodes n), function and message size.{cut}",
+                anchor="figure-sizes",
+                title="Calls by topology and size",
+                reading=(
+                    f"{plain(rows[0]['coll'])} of {size(rows[0]['coll_msg_size_bytes'])} is recorded most often: "
+                    f"{percent(rows[0]['records'] / total)} of {count(total)} records."
+                ),
+                legend=(
+                    *(LegendEntry(drawing.decade_label(decade), DECADE_COLOURS[decade]) for decade in decades),
+                    *type_legend(coll_type for _, coll_type in data.rows),
+                ),
+                source="resource_correlation",
+            ),
+        )
+    tables = (table_view("By records", rows, columns, SHOWN_ROWS, source="resource_correlation"),)
     return SectionView("", "", figures=drawn, tables=tables)
 
 
-def _others(content: RunContent, table: pa.Table) -> SectionView:
+def _others(_content: RunContent, table: pa.Table) -> SectionView:
     values: dict[str, set[str]] = defaultdict(set)
     for row in table.to_pylist():
         values[row["attribute"]].add(plain(row["value"]))
@@ -268,8 +397,8 @@ def _others(content: RunContent, table: pa.Table) -> SectionView:
         Spec("Time p50", "exec_time_p50_us", duration, numeric=True),
     )
     notes = (f"The same in every record, so nothing to compare: {'; '.join(same)}.",) if same else ()
-    path = content.paths.get("other_correlation")
-    tables = (table_view("Bandwidth by attribute", rows, columns, 2 * SHOWN_ROWS, path=path),) if rows else ()
+    table_of = table_view("Bandwidth by attribute", rows, columns, SHOWN_ROWS, source="other_correlation")
+    tables = (table_of,) if rows else ()
     return SectionView("", "", notes=notes, tables=tables)
 
 
@@ -298,9 +427,7 @@ def communicators_section(content: RunContent) -> SectionView:
         "The log does not name the parallel role. It is told from the name the framework gave, or guessed from the "
         "shape; the table says which.",
     )
-    table = table_view(
-        "Communicators with most records", rows, columns, SHOWN_ROWS, path=content.paths.get("communicators")
-    )
+    table = table_view("Communicators with most records", rows, columns, SHOWN_ROWS, source="communicators")
     return SectionView("communicators", title, notes=notes, tables=(table,))
 
 
@@ -308,7 +435,7 @@ COVERAGE = AnalysisSection("coverage", "coverage", "Coverage", lambda content, _
 ANALYSIS_SECTIONS = (
     AnalysisSection("summary_histogram", "payload", "Communication structure", _payload),
     AnalysisSection("hot_kernels", "kernels", "Hot kernels", _hot_kernels),
-    AnalysisSection("bandwidth_ecdf", "distributions", "Bandwidth distributions", _distributions),
+    AnalysisSection("bandwidth_ecdf", "distributions", "Bandwidth distributions", bandwidth_section),
     AnalysisSection("temporal_correlation", "time", "Bandwidth over time", _time),
     AnalysisSection("spatial_correlation", "entities", "Hosts and processes", _entities),
     AnalysisSection("resource_correlation", "sizes", "Message sizes and communicator shapes", _sizes),

@@ -1,56 +1,103 @@
-"""The key facts at the top of a report, in plain words."""
+"""The first screen beside the findings: how far they can be trusted, what the run is, and its key numbers."""
+
+import json
+from pathlib import Path
 
 from nixt_pipeline.reporting import figures
+from nixt_pipeline.reporting.anchors import kernel_anchor
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.quality import Coverage, coverage_of, host_count, process_count, time_span, within_host
-from nixt_pipeline.reporting.text import count, duration, gbs, percent, plural, shorten, size
-from nixt_pipeline.reporting.views import Tile
+from nixt_pipeline.reporting.quality import Coverage, coverage_of, host_count, nccl_hint, process_count, time_span
+from nixt_pipeline.reporting.text import NOT_AVAILABLE, count, duration, gbs, percent, plain, plural, shorten, size, utc
+from nixt_pipeline.reporting.views import Fact, Link, Meter, Tile
 
 NOT_COMPUTED = "not computed"
 VALUE_CHARACTERS = 24
+_SETTING_CHARACTERS = 60
+# What run.json may say that a reader wants first; all of it stands in the section about the run.
+_SETTINGS = ("name", "model", "parallelism", "nccl_version", "tags", "baseline")
+
+
+def meters(content: RunContent) -> tuple[Meter, ...]:
+    """How much of the job the log saw."""
+    coverage = coverage_of(content)
+    absent = NOT_COMPUTED if "coverage" not in content.tables else "not assessable"
+    return (
+        _meter("Operations captured", coverage.capture_rate, absent, "records seen, of those that were due"),
+        _meter("Complete collectives", coverage.complete_share, absent, "recorded by every rank: only they name hosts"),
+        Meter(
+            "Processes with records",
+            coverage.processes_seen / coverage.processes_expected if coverage.processes_expected else None,
+            f"{count(coverage.processes_seen)} of {count(coverage.processes_expected)}",
+            _missing(coverage),
+        ),
+    )
+
+
+def _meter(label: str, share: float | None, absent: str, detail: str) -> Meter:
+    return Meter(label, share, absent if share is None else percent(share), detail)
+
+
+def _missing(coverage: Coverage) -> str:
+    missing = coverage.processes_expected - coverage.processes_seen
+    if missing:
+        return f"{plural(missing, 'process', 'processes')} left no record"
+    return "every expected process left records"
+
+
+def key_facts(content: RunContent) -> tuple[Fact, ...]:
+    """What the run is, in a dozen lines."""
+    manifest = content.manifest
+    first, last = time_span(content)
+    span = duration(last - first) if first is not None and last is not None else NOT_AVAILABLE
+    facts = [
+        Fact("GPUs (processes)", count(process_count(content))),
+        Fact("Hosts", count(host_count(content))),
+        Fact("Duration", span),
+        Fact("First record", utc(first)),
+        Fact("Records", _records(content)),
+        Fact("NCCL, plugin", _versions(content)),
+    ]
+    for name in _SETTINGS:
+        value = manifest.run_info.get(name)
+        if value not in (None, "", [], {}):
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            facts.append(Fact(name.replace("_", " "), shorten(text, _SETTING_CHARACTERS)))
+    smallest = min(
+        (row["coll_msg_size_bytes"] for row in content.rows("resource_correlation") if row["coll_msg_size_bytes"]),
+        default=None,
+    )
+    facts.append(Fact("Smallest message recorded", size(smallest)))
+    return tuple(facts)
+
+
+def _records(content: RunContent) -> str:
+    manifest = content.manifest
+    problems = sum(number for status, number in manifest.files.items() if status not in ("read", "unchanged"))
+    odd = [
+        plural(amount, noun) + past
+        for amount, noun, past in ((manifest.rejected_lines, "line", " rejected"), (problems, "file", " not read"))
+        if amount
+    ]
+    return ", ".join([count(manifest.records.get("stored", 0)), *odd])
+
+
+def _versions(content: RunContent) -> str:
+    writers = content.rows("writers")
+    if not writers:
+        return NOT_AVAILABLE
+    first = writers[0]
+    more = f" and {len(writers) - 1} more" if len(writers) > 1 else ""
+    return f"{nccl_hint(first)}; format {plain(first['inspector_output_format_version'])}{more}"
+
+
+def raw_data(content: RunContent) -> Link:
+    """Where the logs lie; a browser follows the link only from a page that it opened from disk."""
+    return Link(content.manifest.source_dir, Path(content.manifest.source_dir).as_uri())
 
 
 def tiles(content: RunContent) -> tuple[Tile, ...]:
-    """Size of the run, what was read, how much it covers, where the bytes are, how fast they are, who arrives last."""
-    coverage = coverage_of(content)
-    return (
-        _size_tile(content),
-        _reading_tile(content),
-        _coverage_tile(content, coverage),
-        _kernel_tile(content),
-        _bandwidth_tile(content),
-        _arrival_tile(content, coverage),
-    )
-
-
-def _size_tile(content: RunContent) -> Tile:
-    processes = plural(process_count(content), "process", "processes")
-    first, last = time_span(content)
-    span = (
-        f"records span {duration(last - first)}" if first is not None and last is not None else "no usable time stamps"
-    )
-    return Tile(processes, f"on {plural(host_count(content), 'host')}, normally one GPU each", span)
-
-
-def _reading_tile(content: RunContent) -> Tile:
-    manifest = content.manifest
-    problems = sum(number for status, number in manifest.files.items() if status not in ("read", "unchanged"))
-    rejected = f"{plural(manifest.rejected_lines, 'line')} rejected" if manifest.rejected_lines else "no line rejected"
-    files = f"{plural(problems, 'file')} not read" if problems else "every file read"
-    return Tile(count(manifest.records.get("stored", 0)), "records stored", f"{rejected}, {files}")
-
-
-def _coverage_tile(content: RunContent, coverage: Coverage) -> Tile:
-    if coverage.capture_rate is None:
-        reason = NOT_COMPUTED if "coverage" not in content.tables else "not assessable"
-        return Tile(reason, "capture rate")
-    missing = coverage.processes_expected - coverage.processes_seen
-    absent = (
-        f"{plural(missing, 'process', 'processes')} left no record"
-        if missing
-        else "every expected process left records"
-    )
-    return Tile(percent(coverage.capture_rate), "of the operations captured", absent)
+    """Where the bytes are, how fast they are, and how much of the time is waiting."""
+    return (_kernel_tile(content), _bandwidth_tile(content), _waiting_tile(content))
 
 
 def _kernel_tile(content: RunContent) -> Tile:
@@ -60,8 +107,10 @@ def _kernel_tile(content: RunContent) -> Tile:
     if not data.kernels:
         return Tile("nothing recorded", "hot kernels")
     top = f"{count(len(data.kernels))} of {plural(data.total, 'kernel')}"
+    hottest = f"hottest: {data.kernels[0].label}"
+    first = min(content.rows("hot_kernels"), key=lambda row: row["rank_by_bytes"])
     return Tile(
-        percent(data.kernels[-1].cumulative), f"of the observed payload in {top}", f"hottest: {data.kernels[0].label}"
+        percent(data.kernels[-1].cumulative), f"of the observed payload in {top}", hottest, f"#{kernel_anchor(first)}"
     )
 
 
@@ -78,25 +127,21 @@ def _bandwidth_tile(content: RunContent) -> Tile:
         detail += f"; last rank to arrive {gbs(transfer)}"
     name = f"{shorten(kernel['coll'], VALUE_CHARACTERS)} {size(kernel['coll_msg_size_bytes'])}"
     return Tile(
-        f"{gbs(kernel['busbw_p50_gbs'])} GB/s", f"median bus bandwidth of the hottest timed kernel, {name}", detail
+        f"{gbs(kernel['busbw_p50_gbs'])} GB/s",
+        f"median bus bandwidth of the hottest timed kernel, {name}",
+        detail,
+        f"#{kernel_anchor(kernel)}",
     )
 
 
-def _arrival_tile(content: RunContent, coverage: Coverage) -> Tile:
-    label = "most often last to arrive"
-    if "spatial_correlation" not in content.tables:
+def _waiting_tile(content: RunContent) -> Tile:
+    label = "of the GPUs' time in collectives is waiting for a late rank"
+    if "hot_kernels" not in content.tables:
         return Tile(NOT_COMPUTED, label)
-    if coverage.capture_rate is not None and coverage.capture_rate < content.thresholds.min_capture_rate:
-        return Tile("not assessable", label, "too few of the operations were captured to compare ranks")
-    for level in ("host", "process"):
-        arrivals = figures.last_arrivals(content.tables["spatial_correlation"], level, within_host(content), limit=1)
-        if arrivals.rows:
-            first = arrivals.rows[0]
-            who = f"of {count(first.cells)} collectives had {shorten(first.label, VALUE_CHARACTERS)} arriving last"
-            peers = plural(arrivals.total, level, _PLURALS[level])
-            most = f"the most of {peers}; {percent(first.expected)} if all were equal"
-            return Tile(percent(first.observed), who, most)
-    return Tile("not assessable", label, "no complete collective between several processes")
-
-
-_PLURALS = {"host": "hosts", "process": "processes"}
+    split = [row for row in content.rows("hot_kernels") if row["wait_us"] is not None]
+    total = sum(row["wait_us"] + row["transfer_time_us"] * (row["n_ranks"] or 0) for row in split)
+    if not total:
+        return Tile("not assessable", label, "no collective was recorded by every rank")
+    waited = sum(row["wait_us"] for row in split)
+    detail = f"{duration(waited)} of {duration(total)}, over complete collectives"
+    return Tile(percent(waited / total), label, detail, "#time")

@@ -101,6 +101,11 @@ def utc(timestamp_us: int | None) -> str:
     return datetime.fromtimestamp(timestamp_us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def moment(timestamp_us: int | None) -> str:
+    """A Unix time in microseconds as `2025-08-30 20:20:06 UTC`, for sentences."""
+    return utc(timestamp_us).replace("T", " ").replace("Z", " UTC")
+
+
 def iso(timestamp: str) -> str:
     """An ISO time of Python in the short form of the pages: `Z` for UTC."""
     return visible(timestamp).replace("+00:00", "Z")

@@ -1,6 +1,6 @@
 """What a page consists of, as plain dataclasses: the templates know these and nothing else."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,12 +11,14 @@ State = Literal["ok", "empty", "missing"]
 
 @dataclass(frozen=True)
 class Spec:
-    """A column of a displayed table: heading, key of the row, how to word the value, whether it is a number."""
+    """A column of a displayed table: heading, key of the row, how to word the value, whether it is a number, and where
+    a row's value leads."""
 
     heading: str
     key: str
     words: Callable[[Any], str] = plain
     numeric: bool = False
+    link: Callable[[Mapping[str, Any]], str | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -30,22 +32,70 @@ class Cell:
 
 @dataclass(frozen=True)
 class TableView:
-    """A displayed table: the first rows of `total`, with the place of the whole."""
+    """A displayed table: the first rows of `total`. `source` names the downloadable table that they are from, `path`
+    the place of the whole where there is none to download; `anchors` are the ids of the rows, or none."""
 
     caption: str
     columns: tuple[Spec, ...]
     rows: tuple[tuple[Cell, ...], ...]
     total: int
     path: str | None = None
+    source: str = ""
+    anchor: str = ""
+    anchors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LegendEntry:
+    """What a colour stands for; `mark` is how it is drawn: a patch, `line`, `dashes` or `dot`."""
+
+    label: str
+    colour: str
+    mark: str = ""
 
 
 @dataclass(frozen=True)
 class FigureView:
-    """A drawn figure. `svg` is markup made by `drawing`; `alt` says in words what it shows."""
+    """A drawn figure. `svg` is markup made by `drawing`, one `<svg>` for each panel, and each says in words what it
+    shows. `reading` is what this run's figure says, in a line; `source` names the table of the numbers."""
 
     svg: str
-    alt: str
     caption: str
+    anchor: str = ""
+    title: str = ""
+    reading: str = ""
+    legend: tuple[LegendEntry, ...] = ()
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link within the page."""
+
+    text: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Meter:
+    """A share of 1 as a bar; `detail` says of what."""
+
+    label: str
+    share: float | None
+    value: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A finding: `anchor` stays the same when the report is made again; `urgency` is the severity in words."""
+
+    anchor: str
+    severity: str
+    urgency: str
+    title: str
+    facts: tuple["Fact", ...]
+    links: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,11 +108,12 @@ class Fact:
 
 @dataclass(frozen=True)
 class Tile:
-    """A key fact at the top of the page: a number with what it means in plain words."""
+    """A key fact at the top of the page: a number with what it means in plain words, and where there is more of it."""
 
     value: str
     label: str
     detail: str = ""
+    target: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,12 +139,27 @@ def table_view(
     top: int | None = None,
     total: int | None = None,
     path: str | None = None,
+    source: str = "",
+    anchor_of: Callable[[Mapping[str, Any]], str] | None = None,
 ) -> TableView:
-    """The first `top` of `rows` in words. `total` is the size of the whole when `rows` is already a part of it."""
+    """The first `top` of `rows` in words. `total` is the size of the whole when `rows` is already a part of it;
+    `anchor_of` gives a row its id in the page; of rows with the same, the first has it."""
     shown = rows if top is None else rows[:top]
-    cells = tuple(tuple(_cell(spec, row.get(spec.key)) for spec in columns) for row in shown)
-    return TableView(caption, columns, cells, len(rows) if total is None else total, path)
+    cells = tuple(tuple(_cell(spec, row) for spec in columns) for row in shown)
+    anchors = _unique(anchor_of(row) for row in shown) if anchor_of else ()
+    return TableView(
+        caption, columns, cells, len(rows) if total is None else total, path, source=source, anchors=anchors
+    )
 
 
-def _cell(spec: Spec, value: Any) -> Cell:
-    return Cell(spec.words(value), "" if value is None else str(value))
+def _unique(anchors: Iterable[str]) -> tuple[str, ...]:
+    kept: list[str] = []
+    for anchor in anchors:
+        kept.append("" if anchor in kept else anchor)
+    return tuple(kept)
+
+
+def _cell(spec: Spec, row: Mapping[str, Any]) -> Cell:
+    value = row.get(spec.key)
+    link = None if spec.link is None or value is None else spec.link(row)
+    return Cell(spec.words(value), "" if value is None else str(value), link)

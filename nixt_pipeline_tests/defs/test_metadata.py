@@ -50,9 +50,14 @@ def test_a_picture_has_a_size_a_white_ground_and_short_numbers() -> None:
     assert text is not None and text.startswith("![Kernels](data:image/svg+xml;base64,")
     svg = base64.b64decode(text.split(",")[1].rstrip(")")).decode()
     # As wide as always, and in the proportion of the view box.
-    assert svg.startswith('<svg width="900" height="450" xmlns="http://www.w3.org/2000/svg"')
+    assert svg.startswith('<svg width="520" height="260" xmlns="http://www.w3.org/2000/svg"')
     assert 'fill="white"' in svg
     assert "M 1.2 7" in svg
+
+
+def test_a_figure_of_several_panels_is_several_images() -> None:
+    text = picture(SVG + SVG, "Kernels").value
+    assert text is not None and text.count("![Kernels](data:image/svg+xml;base64,") == 2
 
 
 def test_a_picture_that_is_too_large_is_left_to_the_report() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 
 from nixt_pipeline.inspector import taxonomy
-from nixt_pipeline.reporting.content import Glossed, Reading, RunContent
+from nixt_pipeline.reporting.content import Glossed, Reading, RunContent, Source
 from nixt_pipeline.store.manifest import Manifest
 
 # 2025-08-30T20:20:06Z
@@ -139,6 +139,7 @@ def kernel(rank: int, label: str, share: float, cumulative: float, coll_type: st
         "hosts": 2,
         "payload_bytes": 32_000_000,
         "wait_us": 250.0,
+        "transfer_time_us": 375.0,
         "busbw_p10_gbs": 30.0,
         "busbw_p50_gbs": 42.0,
         "busbw_p90_gbs": 50.0,
@@ -308,6 +309,6 @@ def content(host: str = "gpu-1", comm_name: str = "DP Group 0", **changes: Any) 
         **changes.pop("tables", {}),
     }
     glossary = (Glossed("coll", "Workload", "", "NCCL function"),)
-    paths = {"hot_kernels": f"data/results/hot_kernels/run={host}.parquet"}
     kept = {name: value for name, value in tables.items() if value is not None}
-    return RunContent(changes.pop("manifest", manifest()), kept, READINGS, paths, glossary, **changes)
+    sources = tuple(Source(name, f"Title of {name}", f"SELECT * FROM {name}") for name in kept)
+    return RunContent(changes.pop("manifest", manifest()), kept, READINGS, sources, glossary, **changes)

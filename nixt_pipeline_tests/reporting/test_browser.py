@@ -94,6 +94,6 @@ def test_without_javascript_everything_is_there(browser: Any, pages: dict[str, P
     tab = context.new_page()
     tab.goto(pages["report"].as_uri())
     assert tab.locator("section").count() == 13
-    assert tab.locator("figure svg").count() == 9
+    assert tab.locator("figure svg").count() == 12
     assert tab.locator("th button").count() == 0
     context.close()

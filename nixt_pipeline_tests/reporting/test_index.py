@@ -38,7 +38,7 @@ def test_the_index_has_a_row_for_each_run_and_links_to_the_reports_there_are(tmp
     html = render_index(settings).read_text(encoding="utf-8")
 
     assert '<a href="job%202%25/index.html">job 2%</a>' in html
-    assert '<td data-sort="job-1">job-1</td>' in html
+    assert "<td>job-1</td>" in html
     assert ">87.5 %<" in html
     assert html.count(">2025-08-30T20:20:06Z<") == 2
     assert '<td class="number" data-sort="10000000">10 s</td>' in html

@@ -7,7 +7,7 @@ import pytest
 
 from nixt_pipeline.reporting.report import report_html, report_sections
 from nixt_pipeline.reporting.sections import ANALYSIS_SECTIONS, COVERAGE, SHORTEST_IS_LAST, analysis_section
-from nixt_pipeline.reporting.summary import tiles
+from nixt_pipeline.reporting.summary import key_facts, meters, tiles
 from nixt_pipeline.reporting.views import SectionView
 from nixt_pipeline_tests.reporting import examples
 
@@ -51,10 +51,9 @@ def _usual_page() -> str:
     return report_html(examples.content())
 
 
-def test_findings_quality_and_coverage_come_before_every_analysis() -> None:
+def test_the_sections_follow_the_questions_of_a_reader() -> None:
     anchors = [section.anchor for section in report_sections(examples.content())]
-    assert anchors[:4] == ["run", "findings", "quality", "coverage"]
-    assert anchors[4:] == [*list(ANALYSES.values())[1:], "communicators"]
+    assert anchors == [*list(ANALYSES.values())[1:], "quality", "coverage", "communicators", "run"]
 
 
 @pytest.mark.parametrize(("analysis", "anchor"), ANALYSES.items())
@@ -76,7 +75,8 @@ def test_a_missing_result_is_not_computed_and_an_empty_one_is_nothing_recorded(a
 def test_a_report_without_any_result_says_so_in_each_section_and_tile() -> None:
     html = report_html(examples.content(tables=dict.fromkeys(ANALYSES)))
     assert html.count("<strong>Not computed.</strong>") == len(ANALYSES)
-    assert html.count("<strong>not computed</strong>") == 4
+    # Three tiles, and two meters that rest on the coverage.
+    assert html.count("<strong>not computed</strong>") == 5
 
 
 def test_low_coverage_is_repeated_in_every_analysis() -> None:
@@ -91,12 +91,12 @@ def test_the_section_about_hosts_says_that_the_last_rank_has_the_shortest_time()
 
 def test_sections_of_analyses_hold_their_figures() -> None:
     counts = {section.anchor: len(section.figures) for section in report_sections(examples.content())}
-    # Hosts and processes have two figures each.
+    # Hosts and processes have two figures each, hot kernels one of shares and one of bandwidths.
     assert {
         anchor: counts[anchor] for anchor in ("payload", "kernels", "distributions", "time", "entities", "sizes")
     } == {
         "payload": 1,
-        "kernels": 1,
+        "kernels": 2,
         "distributions": 1,
         "time": 1,
         "entities": 4,
@@ -108,7 +108,7 @@ def test_only_the_first_launches_are_drawn_and_the_section_says_so() -> None:
     rows = [examples.time_bin(1000 * number, 40.0) | {"incarnation": number} for number in range(1, 6)]
     section = _section("time", temporal_correlation=pa.Table.from_pylist(rows))
     assert len(section.figures) == 3
-    assert section.figures[0].caption.startswith("Launch 1 of 5: ")
+    assert section.figures[0].title.startswith("Launch 1 of 5: ")
     assert section.notes[-1] == "Of 5 launches the first 3 are drawn."
 
 
@@ -126,29 +126,57 @@ def test_an_attribute_with_one_value_is_a_note_and_one_with_two_is_compared() ->
 def test_tables_are_cut_and_say_how_many_rows_there_are_and_where() -> None:
     rows = [examples.kernel(rank, f"kernel {rank}", 0.005, 0.005 * rank) for rank in range(1, 201)]
     html = report_html(examples.content(tables={"hot_kernels": pa.Table.from_pylist(rows)}))
-    assert "15 of 200 rows. All of it: <code>data/results/hot_kernels/run=gpu-1.parquet</code>" in html
-    assert "kernel 16" not in html
+    assert '60 of 200 rows. Whole table: <a href="data/hot_kernels.csv">hot_kernels.csv</a>' in html
+    assert "kernel 60" in html
+    assert "kernel 61" not in html
 
 
-def test_the_tiles_say_how_large_how_covered_how_fast_and_who_was_last() -> None:
+def test_the_tiles_say_where_the_bytes_are_how_fast_they_are_and_how_much_of_the_time_is_waiting() -> None:
     shown = [(tile.value, tile.label, tile.detail) for tile in tiles(examples.content())]
     assert shown == [
-        ("2 processes", "on 2 hosts, normally one GPU each", "records span 10 s"),
-        ("8", "records stored", "no line rejected, every file read"),
-        ("100 %", "of the operations captured", "every expected process left records"),
         ("100 %", "of the observed payload in 2 of 2 kernels", "hottest: gpu-1 2r/2n"),
         (
             "42 GB/s",
             "median bus bandwidth of the hottest timed kernel, AllReduce 4 MB",
             "p10 30, p90 50; last rank to arrive 51",
         ),
-        ("75 %", "of 4 collectives had gpu-1 arriving last", "the most of 2 hosts; 50 % if all were equal"),
+        # Two kernels of two ranks with 250 us of waiting and 375 us of transfer each: 500 of 500 + 2 x 750 us.
+        (
+            "25 %",
+            "of the GPUs' time in collectives is waiting for a late rank",
+            "500 us of 2 ms, over complete collectives",
+        ),
     ]
 
 
-def test_nobody_is_named_as_last_when_too_little_was_captured() -> None:
-    tile = tiles(examples.content(tables={"coverage": examples.coverage(capture_rate=0.25)}))[-1]
-    assert (tile.value, tile.detail) == ("not assessable", "too few of the operations were captured to compare ranks")
+def test_the_meters_say_how_much_of_the_job_the_log_saw() -> None:
+    content = examples.content(
+        tables={"coverage": examples.coverage(capture_rate=0.25), "communicators": examples.communicators(8, 2)}
+    )
+    assert [(meter.value, meter.share) for meter in meters(content)] == [
+        ("25 %", 0.25),
+        ("100 %", 1.0),
+        ("2 of 8", 0.25),
+    ]
+
+
+def test_the_key_facts_say_what_the_run_is() -> None:
+    run_info = {"model": "340b", "parallelism": {"tp": 8}}
+    facts = {
+        fact.label: fact.value
+        for fact in key_facts(examples.content(manifest=examples.manifest(run_info=run_info, rejected_lines=1)))
+    }
+    assert facts == {
+        "GPUs (processes)": "2",
+        "Hosts": "2",
+        "Duration": "10 s",
+        "First record": "2025-08-30T20:20:06Z",
+        "Records": "8, 1 line rejected",
+        "NCCL, plugin": "2.30.7 (build name); format v4.0",
+        "model": "340b",
+        "parallelism": '{"tp": 8}',
+        "Smallest message recorded": "1.02 kB",
+    }
 
 
 def test_hostile_names_appear_as_text_and_never_as_markup() -> None:
@@ -162,7 +190,8 @@ def test_hostile_names_appear_as_text_and_never_as_markup() -> None:
 def test_the_page_refers_to_nothing_outside_itself() -> None:
     page = Page(_usual_page())
     links = [value for name, value in page.attributes if name in ("href", "src", "xlink:href") and value is not None]
-    assert {link for link in links if not link.startswith("#")} == {"../index.html", "data:,"}
+    elsewhere = {link for link in links if not link.startswith(("#", "data/"))}
+    assert elsewhere == {"../index.html", "data:,", "report.json", "file:///logs/job-1"}
     assert "link" in page.tags and "img" not in page.tags and "iframe" not in page.tags
 
 

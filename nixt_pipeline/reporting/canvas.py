@@ -1,0 +1,152 @@
+"""What every drawing shares: the house style, and SVG that can be placed inside a page.
+
+A figure consists of panels, each of them an `<svg>` as wide as a phone, so that the page can set one or several side by
+side. Deterministic: no dates, ids derived from the panel's name, no global matplotlib state left changed. Text stays
+text (`<text>`), is never parsed as mathematics, and takes its colour from the page, so that one drawing serves a light
+and a dark page.
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from html import escape
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Literal
+
+from nixt_pipeline.reporting.palette import ALERT_COLOUR, INK
+from nixt_pipeline.reporting.text import number, percent, visible
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# 324 points: at the 360 CSS pixels that a phone leaves for it, text of 8 points is 9 pixels high.
+WIDTH_INCHES = 4.5
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "DejaVu Sans",
+    "font.size": 8.5,
+    "axes.titlesize": 9.0,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 8.5,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": INK,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "text.color": INK,
+    "image.interpolation": "none",
+}
+SMALL = 7.5
+_NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
+# The two patterns match markup only: in a label, `<` is escaped.
+# Groups that matplotlib numbers from 1 in every figure: nothing refers to them, and in one page they would collide.
+_NUMBERED_ID = re.compile(r'<g id="[^"]*"')
+_TAG = re.compile(r"<[^>]*>")
+# A hundredth of a point is finer than any screen; matplotlib writes a millionth.
+_EXCESS_DIGITS = re.compile(r"(\.\d\d)\d+(?=[\s,)\"'])")
+
+
+def render(
+    name: str, height_inches: float, draw: Callable[["Figure"], object], alt: str = "", width_inches: float = 0.0
+) -> str:
+    """The `<svg>` element that `draw` paints on an empty figure. `name` must be unique in the page; `alt` says in words
+    what the panel shows."""
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    buffer = StringIO()
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
+        # A name in a script that the measuring font lacks is still drawn by the browser.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure = Figure(figsize=(width_inches or WIDTH_INCHES, height_inches), layout="constrained")
+        FigureCanvasSVG(figure)
+        draw(figure)
+        figure.savefig(buffer, format="svg", transparent=True, metadata=_NO_METADATA)
+    text = buffer.getvalue()
+    svg = _NUMBERED_ID.sub("<g", text[text.index("<svg") :])
+    svg = _TAG.sub(lambda tag: _EXCESS_DIGITS.sub(r"\1", tag.group()), svg)
+    label = f'aria-label="{escape(visible(alt or name))}" '
+    return re.sub(r'^<svg ([^>]*?)width="[^"]*" height="[^"]*"', r"<svg \1", svg).replace(
+        "<svg ", f'<svg role="img" {label}', 1
+    )
+
+
+def nothing(name: str) -> str:
+    """What stands in for a figure of no data."""
+    return render(name, 0.5, lambda figure: figure.text(0.5, 0.5, "nothing to draw", ha="center", va="center"))
+
+
+def gaps(values: Sequence[float | None]) -> list[float]:
+    """Values for matplotlib, which draws nothing at a NaN."""
+    return [float("nan") if value is None else value for value in values]
+
+
+def name_rows(axes: "Axes", names: Sequence[str]) -> None:
+    """Short names at the left of horizontal rows, the first at the top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(names) - 0.45, -0.55)
+
+
+def title_rows(axes: "Axes", names: Sequence[str], notes: Sequence[str]) -> None:
+    """Long names above thin horizontal rows, and at their right end a note: the whole width is left for the bars."""
+    for position, (name, note) in enumerate(zip(names, notes, strict=True)):
+        axes.text(0, position - 0.3, name, va="bottom", transform=axes.get_yaxis_transform())
+        axes.text(1, position - 0.3, note, va="bottom", ha="right", transform=axes.get_yaxis_transform())
+    axes.set_yticks([])
+    axes.set_ylim(len(names) - 0.6, -0.95)
+
+
+def percent_axis(axes: "Axes", top: float) -> None:
+    """An x axis of shares from 0 to `top`, without ticks beyond the whole."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axes.set_xlim(0, top)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= min(1, top)])
+    axes.set_xlim(0, top)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: percent(value)))
+    axes.grid(True, axis="x")
+
+
+def percent_ticks(axis: Any, ticks: Sequence[float]) -> None:
+    """Ticks at shares of 1, written as percentages."""
+    axis.set_ticks(ticks, [f"{tick * 100:.0f} %" for tick in ticks])
+
+
+def number_axis(axes: "Axes", which: Literal["x", "y"], logarithmic: bool = False) -> None:
+    """Few plain numbers: the default formatters write offsets and mathematics, and let wide numbers overlap."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    if logarithmic:
+        (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+        axis.set_major_locator(LogLocator(base=10, numticks=6))
+        axis.set_minor_formatter(NullFormatter())
+    else:
+        axis.set_major_locator(MaxNLocator(5))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+
+
+def time_unit(seconds: float) -> tuple[str, float]:
+    """The unit for an axis that spans `seconds`, and its length in seconds."""
+    if seconds < 180:
+        return "seconds", 1.0
+    return ("minutes", 60.0) if seconds < 3 * 3600 else ("hours", 3600.0)
+
+
+def mark_moments(axes: "Axes", moments: Sequence[float]) -> None:
+    """Vertical lines at onsets of findings."""
+    for moment in moments:
+        axes.axvline(moment, color=ALERT_COLOUR, linewidth=1.2, linestyle=(0, (1, 1.5)))

@@ -1,0 +1,127 @@
+"""What lies beside the page: every table of the report as CSV and Parquet, and the report for programs."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from nixt_pipeline.reporting.content import RunContent, Source
+from nixt_pipeline.reporting.diagnosis import finding_anchors, verdict_sentence
+from nixt_pipeline.reporting.text import plain
+from nixt_pipeline.store.files import replacing, write_table
+
+SCHEMA = 1
+
+# What a spreadsheet takes for the start of a formula (OWASP, "CSV injection").
+_FORMULA = r"^[=+\-@\t\r]"
+
+
+@dataclass(frozen=True)
+class Download:
+    """A table in the appendix: its source, its size, and the values of its parameters in words."""
+
+    name: str
+    title: str
+    rows: int
+    columns: int
+    sql: str
+    parameters: tuple[tuple[str, str], ...]
+    path: str
+    note: str
+
+
+def downloads(content: RunContent) -> tuple[Download, ...]:
+    """The tables there are, in the order of `content.sources`."""
+    return tuple(
+        _download(source, content.tables[source.name]) for source in content.sources if source.name in content.tables
+    )
+
+
+def _download(source: Source, table: pa.Table) -> Download:
+    parameters = tuple((name, plain(value)) for name, value in source.parameters.items())
+    return Download(
+        source.name,
+        source.title,
+        table.num_rows,
+        table.num_columns,
+        source.sql,
+        parameters,
+        source.path,
+        source.note,
+    )
+
+
+def write_downloads(content: RunContent, directory: Path) -> None:
+    """Write every table into `directory`, and remove those of an earlier report that are no more."""
+    names = {download.name for download in downloads(content)}
+    for old in directory.glob("*.*") if directory.exists() else ():
+        if old.stem not in names:
+            old.unlink(missing_ok=True)
+    for name in sorted(names):
+        write_table(content.tables[name], directory / f"{name}.parquet")
+        with replacing(directory / f"{name}.csv") as temporary:
+            csv.write_csv(spreadsheet_safe(content.tables[name]), temporary)
+
+
+def spreadsheet_safe(table: pa.Table) -> pa.Table:
+    """`table` for CSV: lists become text with spaces between, and text that looks like a formula starts with an
+    apostrophe. Numbers stay numbers."""
+    return pa.table({name: _safe(table[name]) for name in table.column_names})
+
+
+def _safe(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_list(column.type):
+        texts = [None if value is None else " ".join(map(str, value)) for value in column.to_pylist()]
+        column = pa.chunked_array([pa.array(texts, pa.string())])
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string())
+    if not pa.types.is_string(column.type):
+        return column
+    risky = pc.match_substring_regex(column, _FORMULA)
+    return pc.if_else(risky, pc.binary_join_element_wise("'", column, ""), column)
+
+
+def report_json(content: RunContent) -> str:
+    """The report for programs: verdict, findings with the ids of their cards, the run, and its tables."""
+    diagnosis = content.diagnosis
+    findings: list[Mapping[str, Any]] = list(diagnosis["findings"]) if diagnosis else []
+    return (
+        json.dumps(
+            {
+                "schema": SCHEMA,
+                "run": content.manifest.run,
+                "page": "index.html",
+                "verdict": diagnosis["verdict"] if diagnosis else None,
+                "in_words": verdict_sentence(diagnosis),
+                "coverage": diagnosis["coverage"] if diagnosis else None,
+                "findings": [
+                    {"anchor": anchor, **finding}
+                    for anchor, finding in zip(finding_anchors(findings), findings, strict=True)
+                ],
+                "ingested_at": content.manifest.ingested_at,
+                "source_dir": content.manifest.source_dir,
+                "run_info": content.manifest.run_info,
+                "records": content.manifest.records,
+                "files": content.manifest.files,
+                "rejected_lines": content.manifest.rejected_lines,
+                "tables": {
+                    item.name: {
+                        "title": item.title,
+                        "rows": item.rows,
+                        "columns": content.tables[item.name].column_names,
+                        "csv": f"data/{item.name}.csv",
+                        "parquet": f"data/{item.name}.parquet",
+                        "parameters": dict(item.parameters),
+                    }
+                    for item in downloads(content)
+                },
+            },
+            indent=1,
+        )
+        + "\n"
+    )
