@@ -3,6 +3,9 @@
 The records of one collective share (incarnation, communicator, function, sequence number), never a time: dump times are
 write times on unsynchronised clocks. CUDA graph replays do not advance the sequence number, so a rank can report one
 number several times; the k-th report of each rank, in the order of its dump times, is taken as the k-th occurrence.
+
+Of a large run, most cells are gathered in arrays (`dense_cells`). What is odd about its ranks or sequence numbers, and
+small runs, for which loading compiled code does not pay, are grouped by SQL. Both give the same cells.
 """
 
 from collections.abc import Iterator
@@ -22,6 +25,74 @@ from nixt_pipeline.store.manifest import read_manifest
 # Changes whenever the cells would: the Dagster code_version of the asset.
 VERSION = "1"
 
+# Loading the compiled code takes about as long as grouping so many records without it.
+GATHER_FROM_RECORDS = 2_000_000
+# A stream whose numbers are so far apart that its array would take more than this for each record is grouped.
+_BYTES_PER_RECORD = 256
+# A cell takes about as much memory in DuckDB as so many records in other analyses.
+_RECORDS_OF_A_CELL = 16
+
+# Grouping and joining by five strings and numbers costs several times as much as by their 64-bit hash. A stream is what
+# has sequence numbers of its own: a function of a communicator.
+_STREAMS = """
+CREATE OR REPLACE TEMP VIEW collective_records AS
+SELECT
+    hash(id, comm_name, n_ranks, nnodes, coll) AS stream, coll_sn, rank, hostname, pid,
+    coll_msg_size_bytes, coll_exec_time_us, coll_timing_source, dump_timestamp_us, flags, file_id
+FROM stored_events
+WHERE kind = 'collective';
+
+CREATE OR REPLACE TEMP TABLE members AS
+SELECT
+    hash(id, comm_name, n_ranks, nnodes) AS communicator, rank, any_value(hostname) AS hostname, any_value(pid) AS pid,
+    count(*) = 1 AND coalesce(rank BETWEEN 0 AND any_value(n_ranks) - 1, false) AS plain
+FROM membership
+GROUP BY communicator, rank;
+
+CREATE OR REPLACE TEMP TABLE streams AS
+SELECT
+    hash(c.id, c.comm_name, c.n_ranks, c.nnodes, f.coll) AS stream,
+    hash(c.id, c.comm_name, c.n_ranks, c.nnodes) AS communicator,
+    row_number() OVER (ORDER BY c.incarnation, c.id, c.comm_name, c.n_ranks, c.nnodes, f.coll) AS number,
+    c.run, c.incarnation, c.id, c.comm_name, c.n_ranks, c.nnodes, c.coll_type, f.coll
+FROM communicators AS c
+CROSS JOIN (SELECT DISTINCT coll FROM stored_events WHERE kind = 'collective') AS f;
+
+CREATE OR REPLACE TEMP TABLE gathered_streams (stream UBIGINT);
+CREATE OR REPLACE TEMP TABLE repeated_cells (stream UBIGINT, coll_sn UBIGINT);
+"""
+
+# Rank numbers of plain members stand for one process each. Times that are no finite numbers have no place in an array.
+_RANGES = """
+WITH ranges AS (
+    SELECT
+        stream, count(*) AS records, count(*) = count(coll_sn) AS all_numbered,
+        min(coll_sn) AS first_sn, max(coll_sn) AS last_sn
+    FROM collective_records
+    GROUP BY stream
+),
+plain AS (SELECT communicator FROM members GROUP BY communicator HAVING bool_and(plain))
+SELECT r.stream, r.first_sn, r.last_sn, s.n_ranks, r.records
+FROM ranges AS r
+JOIN streams AS s ON s.stream = r.stream
+SEMI JOIN plain AS p ON p.communicator = s.communicator
+WHERE r.all_numbered AND NOT EXISTS (
+    FROM kernel_times WHERE NOT isfinite(coll_exec_time_us) OR coll_msg_size_bytes = $no_size::UBIGINT
+)
+ORDER BY s.number
+"""
+
+_TO_GATHER = """
+SELECT
+    stream, coll_sn, rank,
+    coalesce(coll_msg_size_bytes, $no_size::UBIGINT) AS size_bytes,
+    coalesce(coll_exec_time_us, 'nan'::DOUBLE) AS time_us,
+    coalesce(coll_timing_source = 'kernel_gpu', false)::TINYINT AS by_gpu,
+    CASE WHEN flags & $implausible = 0 THEN coalesce(dump_timestamp_us, $no_dump) ELSE $no_dump END AS dump_us
+FROM collective_records
+WHERE coll_sn IS NOT NULL AND rank IS NOT NULL
+"""
+
 # What is known of one collective. `ranks` has a bit for each rank: with fewer bits than records, a rank may have
 # reported twice.
 _AGGREGATES = """
@@ -30,7 +101,9 @@ _AGGREGATES = """
     count(*) AS ranks_seen,
     count(coll_exec_time_us) AS ranks_timed,
     count(coll_exec_time_us) FILTER (WHERE coll_timing_source = 'kernel_gpu') AS ranks_gpu_timed,
-    {shortest} AS shortest,
+    -- Structs compare field by field, so that equal times go to the lowest rank.
+    min({'us': coll_exec_time_us, 'rank': rank, 'hostname': hostname, 'pid': pid}, 2)
+        FILTER (WHERE coll_exec_time_us IS NOT NULL) AS shortest,
     max(coll_exec_time_us) AS max_exec_time_us,
     sum(coll_exec_time_us) AS sum_exec_time_us,
     min(dump_timestamp_us) FILTER (WHERE flags & $implausible = 0) AS first_dump_us,
@@ -38,30 +111,22 @@ _AGGREGATES = """
     bit_or(1::HUGEINT << abs(rank % 127)) AS ranks
 """
 
-# Grouping and joining by five strings and numbers costs several times as much as by their 64-bit hash. A stream is what
-# has sequence numbers of its own: a function of a communicator.
-_STREAMS = """
-CREATE OR REPLACE TEMP TABLE streams AS
-SELECT
-    hash(c.id, c.comm_name, c.n_ranks, c.nnodes, f.coll) AS stream,
-    hash(c.id, c.comm_name, c.n_ranks, c.nnodes) AS communicator,
-    row_number() OVER (ORDER BY c.incarnation, c.id, c.comm_name, c.n_ranks, c.nnodes, f.coll) AS number,
-    c.run, c.incarnation, c.id, c.comm_name, c.n_ranks, c.nnodes, c.coll_type, f.coll
-FROM communicators AS c
-CROSS JOIN (SELECT DISTINCT coll FROM stored_events WHERE kind = 'collective') AS f
+# Records of cells that were not gathered.
+_LEFT = """
+CREATE OR REPLACE TEMP VIEW left_records AS
+SELECT * FROM collective_records ANTI JOIN gathered_streams USING (stream)
+UNION ALL
+SELECT * FROM collective_records SEMI JOIN repeated_cells USING (stream, coll_sn)
 """
+_APPROXIMATE_CELLS = "SELECT approx_count_distinct(hash(stream, coll_sn)) FROM left_records"
 
-_SQL = """
+_GROUPED = f"""
 WITH records AS (
     -- The two shortest times of a cell are held in memory that cannot spill, hence passes over a part of its key.
-    SELECT
-        hash(id, comm_name, n_ranks, nnodes, coll) AS stream, coll_sn, rank, hostname, pid,
-        coll_msg_size_bytes, coll_exec_time_us, coll_timing_source, dump_timestamp_us, flags, file_id
-    FROM stored_events
-    WHERE kind = 'collective' AND hash(coll_sn) % $passes::UBIGINT = $pass::UBIGINT
+    SELECT * FROM left_records WHERE hash(coll_sn) % $passes::UBIGINT = $pass::UBIGINT
 ),
 grouped AS MATERIALIZED (
-    SELECT stream, coll_sn, {aggregates}
+    SELECT stream, coll_sn, {_AGGREGATES}
     FROM records
     GROUP BY stream, coll_sn
 ),
@@ -94,11 +159,43 @@ found AS (
     FROM grouped AS g
     ANTI JOIN repeated AS t ON t.stream = g.stream AND t.coll_sn IS NOT DISTINCT FROM g.coll_sn
     UNION ALL BY NAME
-    SELECT stream, coll_sn, occurrence, {aggregates}
+    SELECT stream, coll_sn, occurrence, {_AGGREGATES}
     FROM numbered
     GROUP BY stream, coll_sn, occurrence
 ),
-placed AS ({placed})
+placed AS (
+    SELECT
+        f.*, s.* EXCLUDE (stream),
+        shortest[1].us AS min_exec_time_us, shortest[1].rank AS min_rank,
+        shortest[1].hostname AS min_hostname, shortest[1].pid AS min_pid,
+        shortest[2].us AS second_min_exec_time_us, shortest[2].rank AS second_min_rank,
+        shortest[2].hostname AS second_min_hostname, shortest[2].pid AS second_min_pid
+    FROM found AS f
+    JOIN streams AS s ON s.stream = f.stream
+)
+"""
+
+_GATHERED = """
+WITH placed AS (
+    SELECT
+        g.* EXCLUDE (first_dump_us, last_dump_us), s.* EXCLUDE (stream), 1 AS occurrence,
+        nullif(g.size_bytes, $no_size::UBIGINT) AS coll_msg_size_bytes,
+        nullif(g.shortest_us, 'inf'::DOUBLE) AS min_exec_time_us, nullif(g.shortest_rank, -1) AS min_rank,
+        a.hostname AS min_hostname, a.pid AS min_pid,
+        nullif(g.second_us, 'inf'::DOUBLE) AS second_min_exec_time_us, nullif(g.second_rank, -1) AS second_min_rank,
+        b.hostname AS second_min_hostname, b.pid AS second_min_pid,
+        nullif(g.longest_us, '-inf'::DOUBLE) AS max_exec_time_us,
+        CASE WHEN g.ranks_timed > 0 THEN g.sum_us END AS sum_exec_time_us,
+        CASE WHEN g.last_dump_us != $no_dump THEN g.first_dump_us END AS first_dump_us,
+        nullif(g.last_dump_us, $no_dump) AS last_dump_us
+    FROM gathered AS g
+    JOIN streams AS s ON s.stream = g.stream
+    LEFT JOIN members AS a ON a.communicator = s.communicator AND a.rank = g.shortest_rank
+    LEFT JOIN members AS b ON b.communicator = s.communicator AND b.rank = g.second_rank
+)
+"""
+
+_CELLS = """
 SELECT
     run, incarnation, id, comm_name, n_ranks, nnodes, coll_type, coll, coll_sn, occurrence,
     coll_msg_size_bytes, size_mismatch, ranks_seen, ranks_timed, ranks_gpu_timed,
@@ -118,78 +215,59 @@ FROM placed
 ORDER BY number, coll_sn, occurrence
 """
 
-# The two shortest times with whose they are. Structs compare field by field, so that equal times go to the lowest rank.
-_BY_STRUCT = (
-    """
-    min({'us': coll_exec_time_us, 'rank': rank, 'hostname': hostname, 'pid': pid}, 2)
-        FILTER (WHERE coll_exec_time_us IS NOT NULL)
-    """,
-    """
-    SELECT
-        f.*, s.* EXCLUDE (stream),
-        shortest[1].us AS min_exec_time_us, shortest[1].rank AS min_rank,
-        shortest[1].hostname AS min_hostname, shortest[1].pid AS min_pid,
-        shortest[2].us AS second_min_exec_time_us, shortest[2].rank AS second_min_rank,
-        shortest[2].hostname AS second_min_hostname, shortest[2].pid AS second_min_pid
-    FROM found AS f
-    JOIN streams AS s ON s.stream = f.stream
-    """,
-)
-# The same three times as fast, where `_PACKABLE` holds: time and rank in one number, the process from the membership.
-_BY_NUMBER = (
-    "min((coll_exec_time_us::BIGINT << 22) | rank, 2)",
-    """
-    SELECT
-        f.*, s.* EXCLUDE (stream),
-        (shortest[1] >> 22)::DOUBLE AS min_exec_time_us, (shortest[1] & 4194303) AS min_rank,
-        a.hostname AS min_hostname, a.pid AS min_pid,
-        (shortest[2] >> 22)::DOUBLE AS second_min_exec_time_us, (shortest[2] & 4194303) AS second_min_rank,
-        b.hostname AS second_min_hostname, b.pid AS second_min_pid
-    FROM found AS f
-    JOIN streams AS s ON s.stream = f.stream
-    LEFT JOIN members AS a ON a.communicator = s.communicator AND a.rank = shortest[1] & 4194303
-    LEFT JOIN members AS b ON b.communicator = s.communicator AND b.rank = shortest[2] & 4194303
-    """,
-)
-_MEMBERS = """
-CREATE OR REPLACE TEMP TABLE members AS
-SELECT hash(id, comm_name, n_ranks, nnodes) AS communicator, rank, any_value(hostname) AS hostname,
-    any_value(pid) AS pid, count(*) AS processes
-FROM membership
-GROUP BY communicator, rank
-"""
-_APPROXIMATE_CELLS = """
-SELECT approx_count_distinct(hash(id, coll, coll_sn)) FROM stored_events WHERE kind = 'collective'
-"""
-# A cell takes about as much memory as so many records in other analyses.
-_RECORDS_OF_A_CELL = 16
-_PACKABLE = """
-SELECT
-    NOT EXISTS (FROM members WHERE rank IS NULL OR rank NOT BETWEEN 0 AND 4194303 OR processes > 1)
-    AND NOT EXISTS (
-        FROM stored_events
-        WHERE coll_exec_time_us NOT BETWEEN 0 AND 1099511627775 OR coll_exec_time_us != floor(coll_exec_time_us)
-    )
-"""
+_IMPLAUSIBLE = {"implausible": int(RecordFlag.TIMESTAMP_IMPLAUSIBLE)}
+_SYNC = {"sync_collectives": list(SYNC_COLLECTIVES)}
 
 
 def cell_batches(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
-    """The cells of a run, with the names of `CELL_COLUMNS`, sorted within each pass; `con` comes from `open_run`."""
+    """The cells of a run, with the names of `CELL_COLUMNS`, sorted within each pass; `con` comes from `open_run`.
+
+    Leaves temporary tables on the connection.
+    """
     con.execute(_STREAMS)
-    con.execute(_MEMBERS)
-    [(packable,)] = con.sql(_PACKABLE).fetchall()
-    shortest, placed = _BY_NUMBER if packable else _BY_STRUCT
-    sql = _SQL.format(aggregates=_AGGREGATES.format(shortest=shortest), placed=placed)
+    [(records, collectives)] = con.sql(
+        "SELECT coalesce(sum(records), 0), coalesce(sum(records - records_p2p), 0) FROM membership"
+    ).fetchall()
+    gathered = 0
+    if records >= GATHER_FROM_RECORDS:
+        for batch in _gather(con):
+            gathered += pa.compute.sum(batch.column("ranks_seen")).as_py()
+            yield batch
+    if gathered < collectives:
+        yield from _group(con)
+
+
+def _gather(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
+    """The cells of the streams that fit into arrays. Fills `gathered_streams` and `repeated_cells`."""
+    from nixt_pipeline.analysis import dense_cells as dense
+
+    missing = {"no_size": dense.NO_SIZE, "no_dump": dense.NO_DUMP}
+    streams = [
+        dense.Stretch(stream, first, last - first + 1, ranks)
+        for stream, first, last, ranks, records in con.sql(_RANGES, params={"no_size": dense.NO_SIZE}).fetchall()
+        if (last - first + 1) * dense.cell_bytes(ranks) <= records * _BYTES_PER_RECORD
+    ]
+    chosen = pa.table({"stream": pa.array([stream.stream for stream in streams], pa.uint64())})  # noqa: F841 (in the SQL)
+    con.execute("INSERT INTO gathered_streams FROM chosen")
+    for stretches in dense.passes(streams):
+        cells = dense.DenseCells(stretches)
+        for records in con.sql(_TO_GATHER, params=missing | _IMPLAUSIBLE).to_arrow_reader(ROW_GROUP_ROWS):
+            cells.add(records)
+        repeated = cells.repeated()  # noqa: F841 (in the SQL)
+        con.execute("INSERT INTO repeated_cells FROM repeated")
+        for gathered in cells.batches(ROW_GROUP_ROWS):
+            con.register("gathered", gathered)
+            yield from con.sql(_GATHERED + _CELLS, params=missing | _SYNC).to_arrow_reader(ROW_GROUP_ROWS)
+
+
+def _group(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
+    """The cells that were not gathered, by SQL."""
+    con.execute(_LEFT)
     [(approximate_cells,)] = con.sql(_APPROXIMATE_CELLS).fetchall()
     passes = approximate_cells // max(base.RECORDS_PER_PASS // _RECORDS_OF_A_CELL, 1) + 1
     for number in range(passes):
-        parameters = {
-            "passes": passes,
-            "pass": number,
-            "implausible": int(RecordFlag.TIMESTAMP_IMPLAUSIBLE),
-            "sync_collectives": list(SYNC_COLLECTIVES),
-        }
-        yield from con.sql(sql, params=parameters).to_arrow_reader(ROW_GROUP_ROWS)
+        parameters = _IMPLAUSIBLE | _SYNC | {"passes": passes, "pass": number}
+        yield from con.sql(_GROUPED + _CELLS, params=parameters).to_arrow_reader(ROW_GROUP_ROWS)
 
 
 def build_cells(run: str, settings: Settings) -> int:
@@ -199,9 +277,7 @@ def build_cells(run: str, settings: Settings) -> int:
     Raises `UnknownRunError`.
     """
     generation = read_manifest(settings, run).directory(settings)
-    con = catalog.open_run(settings, run)
-    try:
+    with catalog.open_run(settings, run) as con:
         build_kernel_times(con, generation)
+    with catalog.open_run(settings, run) as con:
         return write_batches(cell_batches(con), schema(CELL_COLUMNS), generation / "cells.parquet")
-    finally:
-        con.close()
