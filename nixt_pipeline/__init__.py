@@ -9,10 +9,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nixt_pipeline.api import Run, analyse_run, diagnose_run, ingest_run, open_run, report_run
+    from nixt_pipeline.api import Run, analyse_run, compare, diagnose_run, ingest_run, open_run, report_run
     from nixt_pipeline.settings import Settings, load_settings
 
-__all__ = ["Run", "Settings", "analyse_run", "diagnose_run", "ingest_run", "load_settings", "open_run", "report_run"]
+__all__ = [
+    "Run",
+    "Settings",
+    "analyse_run",
+    "compare",
+    "diagnose_run",
+    "ingest_run",
+    "load_settings",
+    "open_run",
+    "report_run",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -10,6 +10,10 @@ import pyarrow as pa
 
 from nixt_pipeline.analysis import ANALYSES, materialise
 from nixt_pipeline.analysis.cells import build_cells
+from nixt_pipeline.comparison import RUN_KERNELS
+from nixt_pipeline.comparison.compare import compare_runs
+from nixt_pipeline.comparison.results import Comparison
+from nixt_pipeline.comparison.selection import select
 from nixt_pipeline.diagnosis.findings import Diagnosis
 from nixt_pipeline.diagnosis.results import materialise_findings
 from nixt_pipeline.inspector.runs import run_id
@@ -18,6 +22,7 @@ from nixt_pipeline.store import catalog, ingest, layout
 from nixt_pipeline.store.accounts import IngestSummary
 from nixt_pipeline.store.fan_out import Progress
 from nixt_pipeline.store.manifest import Manifest, read_manifest
+from nixt_pipeline.store.run_catalog import current_run_catalog
 
 # Called with the number of steps done, the number of steps, and the name of the step that follows.
 StepProgress = Callable[[int, int, str], None]
@@ -43,11 +48,12 @@ def ingest_run(
 def analyse_run(run: str, settings: Settings, progress: StepProgress | None = None) -> None:
     """Materialise the cells, every analysis and the findings of an ingested run. Raises `UnknownRunError`."""
     read_manifest(settings, run)
-    steps = 2 + len(ANALYSES)
+    analyses = (*ANALYSES, RUN_KERNELS)
+    steps = 2 + len(analyses)
     report_step = progress or _no_progress
     report_step(0, steps, "collective_cells")
     build_cells(run, settings)
-    for done, analysis in enumerate(ANALYSES, start=1):
+    for done, analysis in enumerate(analyses, start=1):
         report_step(done, steps, analysis.name)
         materialise(analysis, run, settings)
     report_step(steps - 1, steps, "findings")
@@ -79,6 +85,19 @@ def report_run(run: str, settings: Settings) -> Path:
     report = render_run_report(run, settings)
     render_index(settings)
     return report
+
+
+def compare(a: str, b: str, settings: Settings | None = None) -> Comparison:
+    """Whether the runs `b` became slower than the runs `a`, and by how much.
+
+    Both are selections as of `nixt compare`: an id, a pattern, `tag:T`, `since:DATE`, ... separated by commas. Raises
+    `SelectionError` and `ComparisonError`.
+
+    >>> compare("nightly-41", "nightly-42").verdict     # doctest: +SKIP
+    """
+    settings = settings or load_settings()
+    rows = current_run_catalog(settings).table.to_pylist()
+    return compare_runs(select(a, rows), select(b, rows), settings, (a, b))
 
 
 @dataclass(frozen=True)

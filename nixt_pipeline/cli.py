@@ -4,36 +4,25 @@ Exit codes: 0 fine, 1 findings as urgent as `--fail-on`, 2 usage or input error.
 Results go to standard output, progress and messages to standard error.
 """
 
-import csv
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 import duckdb
 
-from nixt_pipeline import api
+from nixt_pipeline import api, fleet_commands
 from nixt_pipeline.diagnosis.findings import SEVERITIES, Severity
 from nixt_pipeline.diagnosis.text import as_markdown, as_text
 from nixt_pipeline.inspector.operations import format_bytes
-from nixt_pipeline.inspector.runs import LandingError
-from nixt_pipeline.settings import Settings, SettingsError, load_settings
+from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import catalog
 from nixt_pipeline.store.accounts import IngestSummary
-from nixt_pipeline.store.fan_out import IngestError
-from nixt_pipeline.store.manifest import Manifest, StoreVersionError, UnknownRunError, list_runs
+from nixt_pipeline.terminal import InputError, input_errors, print_rows
 
-_INPUT_ERRORS = (SettingsError, IngestError, UnknownRunError, StoreVersionError, LandingError, OSError)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
-
-
-class InputError(click.ClickException):
-    """Something the user can put right; exit code 2."""
-
-    exit_code = 2
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -45,7 +34,7 @@ def main(context: click.Context) -> None:
     Where things are kept is set by NIXT_DATA_DIR, NIXT_REPORTS_DIR, NIXT_LANDING_DIR or a nixt.toml in the working
     directory.
     """
-    with _input_errors():
+    with input_errors():
         context.obj = load_settings()
 
 
@@ -56,7 +45,7 @@ def main(context: click.Context) -> None:
 @click.pass_obj
 def ingest(settings: Settings, directory: Path, run: str | None, form: str) -> None:
     """Read the dump directory of one job into the store. Unchanged files are not read again."""
-    with _input_errors():
+    with input_errors():
         summary = _ingest(directory, run, settings)
     click.echo(json.dumps(summary.to_json()) if form == "json" else _describe(summary))
     if not summary.records["stored"]:
@@ -70,7 +59,7 @@ def ingest(settings: Settings, directory: Path, run: str | None, form: str) -> N
 @click.pass_obj
 def report(settings: Settings, run_or_directory: str) -> None:
     """Analyse a run and write its HTML report; a dump directory is ingested first. Prints the report's path."""
-    with _input_errors():
+    with input_errors():
         run = run_or_directory
         if Path(run_or_directory).is_dir():
             run = _ingest(Path(run_or_directory), None, settings).run
@@ -88,7 +77,7 @@ def diagnose(context: click.Context, run_or_directory: str, form: str, fail_on: 
     A dump directory is ingested first. "Nothing found" and "not assessable" are different answers.
     """
     settings: Settings = context.obj
-    with _input_errors():
+    with input_errors():
         run = run_or_directory
         if Path(run_or_directory).is_dir():
             run = _ingest(Path(run_or_directory), None, settings).run
@@ -97,17 +86,6 @@ def diagnose(context: click.Context, run_or_directory: str, form: str, fail_on: 
     click.echo(words[form](diagnosis))
     if fail_on and diagnosis.at_least(fail_on):
         context.exit(1)
-
-
-@main.command()
-@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
-@click.pass_obj
-def runs(settings: Settings, form: str) -> None:
-    """List the runs in the store."""
-    with _input_errors():
-        manifests = list_runs(settings)
-    names = ["run", "ingested_at", "files", "records", "rejected_lines", "incarnations", "source_dir"]
-    _print_rows(names, [_run_row(manifest) for manifest in manifests], form)
 
 
 @main.command()
@@ -122,12 +100,12 @@ def sql(settings: Settings, query: str, run: str | None, form: str) -> None:
     channels, auxiliary, and one for each analysis (hot_kernels, ...). Works while anything else reads or writes the
     store.
     """
-    with _input_errors():
+    with input_errors():
         con = catalog.open_run(settings, run) if run else catalog.open_store(settings)
         try:
             result = con.execute(query)
             names = [column[0] for column in result.description or []]
-            _print_rows(names, result.fetchall(), form)
+            print_rows(names, result.fetchall(), form)
         except duckdb.Error as error:
             raise InputError(str(error)) from error
 
@@ -140,7 +118,7 @@ def demo(settings: Settings, seed: int) -> None:
     from nixt_pipeline.demo import write_demo_job
 
     directory = settings.landing_dir / f"nccl-inspector-demo-{seed}"
-    with _input_errors():
+    with input_errors():
         job = write_demo_job(directory, seed=seed)
         (directory / settings.finished_markers[0]).touch()
         click.echo(f"Wrote {job.records:,} records of {len(job.hosts)} hosts to {directory}. {job.fault}", err=True)
@@ -156,7 +134,7 @@ def ui(settings: Settings, host: str, port: int) -> None:
     """Start Dagster's web interface, and with it the sensor that picks up finished jobs from the landing directory."""
     from nixt_pipeline.defs.home import serve
 
-    with _input_errors():
+    with input_errors():
         settings.landing_dir.mkdir(parents=True, exist_ok=True)
         click.echo(f"http://{host}:{port}  (drop dump directories into {settings.landing_dir}; Ctrl-C stops)", err=True)
         serve(settings, host, port)
@@ -194,46 +172,6 @@ def _describe(summary: IngestSummary) -> str:
     return "\n".join(lines)
 
 
-def _run_row(manifest: Manifest) -> tuple[object, ...]:
-    return (
-        manifest.run,
-        manifest.ingested_at,
-        sum(manifest.files.values()),
-        manifest.records["stored"],
-        manifest.rejected_lines,
-        manifest.incarnations,
-        manifest.source_dir,
-    )
-
-
-def _print_rows(names: list[str], rows: Sequence[tuple[Any, ...]], form: str) -> None:
-    if form == "csv":
-        writer = csv.writer(sys.stdout)
-        writer.writerow(names)
-        writer.writerows(rows)
-    elif form == "json":
-        click.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], default=str))
-    elif names:
-        _print_table(names, rows)
-
-
-def _print_table(names: list[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console() if sys.stdout.isatty() else Console(width=10_000)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
-    for index, name in enumerate(names):
-        numeric = any(isinstance(row[index], int | float) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text("" if value is None else str(value)) for value in row))
-    console.print(table)
-    console.print(f"({len(rows):,} row{'' if len(rows) == 1 else 's'})", style="dim", highlight=False)
-
-
 @contextmanager
 def _progress(title: str) -> Iterator[api.StepProgress]:
     """A progress bar on a terminal, plain lines at each tenth otherwise."""
@@ -262,14 +200,8 @@ class _PlainProgress:
             click.echo(f"{self._title}: {10 * tenth} % {name}".rstrip(), err=True)
 
 
-@contextmanager
-def _input_errors() -> Iterator[None]:
-    """Errors that a user can put right end the command with their message and exit code 2, not with a traceback."""
-    try:
-        yield
-    except _INPUT_ERRORS as error:
-        raise InputError(str(error)) from error
-
+main.add_command(fleet_commands.runs)
+main.add_command(fleet_commands.compare)
 
 if __name__ == "__main__":
     main()

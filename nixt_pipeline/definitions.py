@@ -15,6 +15,7 @@ import dagster as dg
 from nixt_pipeline.defs.analyses import all_analysis_checks, analysis_assets
 from nixt_pipeline.defs.automation import fleet_automation
 from nixt_pipeline.defs.collective_cells import collective_cells, collective_cells_checks
+from nixt_pipeline.defs.comparison import run_kernels, run_kernels_checks
 from nixt_pipeline.defs.event_store import event_store, event_store_checks
 from nixt_pipeline.defs.findings import findings, findings_checks
 from nixt_pipeline.defs.fleet import fleet_report, fleet_report_checks, run_catalog, run_catalog_checks
@@ -38,6 +39,7 @@ def build_definitions(nixt: NixtSettings | None = None) -> dg.Definitions:
             event_store,
             collective_cells,
             *analysis_assets,
+            run_kernels,
             findings,
             run_report,
             run_catalog,
@@ -50,6 +52,7 @@ def build_definitions(nixt: NixtSettings | None = None) -> dg.Definitions:
             event_store_checks,
             collective_cells_checks,
             *all_analysis_checks,
+            run_kernels_checks,
             findings_checks,
             run_report_checks,
             run_catalog_checks,

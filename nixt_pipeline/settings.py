@@ -53,6 +53,14 @@ class Thresholds(BaseModel):
     # impact; the diagnosis rules' tiers).
     p1_cost_share: float = 0.10
     p2_cost_share: float = 0.05
+    # What takes a tenth longer than its peers is worth a note even where it costs less than that, but not when it costs
+    # next to nothing: healthy GPUs of one kind differ by some percent.
+    min_slowdown: float = 1.1
+    min_cost_share: float = 0.01
+    # A GPU that is slower than its alike by a fifth, or a link at two thirds of its speed, is defective and a ticket
+    # whatever it costs so far.
+    p1_slowdown: float = 1.2
+    p1_transfer_ratio: float = 1.5
     # Ranks leave a collective some microseconds apart (tree and NVLS algorithms): a wait is longer than that and more
     # than a fifth of the transfer.
     late_floor_us: float = 50.0
@@ -66,9 +74,10 @@ class Thresholds(BaseModel):
     max_chance: float = 0.01
     # The named one must have come last in at least half of the collectives in which ranks waited (rule B3, k/m).
     min_last_share: float = 0.5
-    # Slow by 30 % (C4D and the rules' table); below 15 % a path counts as healthy and clears those on it.
-    slow_transfer_ratio: float = 1.3
-    healthy_transfer_ratio: float = 1.15
+    # Slow by 15 % (medians of a block vary by a few percent; what varies more must be slower by more); below 7 % a path
+    # counts as healthy and clears those on it.
+    slow_transfer_ratio: float = 1.15
+    healthy_transfer_ratio: float = 1.07
     # Below this a difference of medians is the resolution of the times (whole microseconds) and of the launch.
     slow_transfer_floor_us: float = 20.0
     # Fewer complete collectives than this show no pattern; fewer than a tenth of all are a biased sample (rule B0).
@@ -76,6 +85,16 @@ class Thresholds(BaseModel):
     min_assessable_share: float = 0.1
     # A record that lacks at the end of one process only: more than this many operations in a row are no lost buffer.
     silent_after_operations: int = 10
+    # Comparison. A shift within 5 % is no change (rule B13; SuperBench calls repeated runs alike within the same 5 %).
+    comparison_margin: float = 0.05
+    # Probability of calling a change what is none, over all kernels of a comparison together (rule B13: q < 0.05).
+    comparison_error: float = 0.05
+    # Times are whole microseconds: a smaller shift of a median is their resolution.
+    comparison_floor_us: float = 1.0
+    # A kernel below 1 % of the time is shown and decides nothing.
+    min_kernel_share: float = 0.01
+    # When less than half of the time is in kernels that both sides have, the sides do different work.
+    min_matched_share: float = 0.5
 
 
 class Settings(BaseSettings):

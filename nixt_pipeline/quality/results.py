@@ -41,6 +41,15 @@ SHAPES = {
         adds_up_to="events",
     ),
     "bandwidth_ecdf": Shape(("label", "measure", "quantile"), ("quantile",)),
+    "run_kernels": Shape(("kind", "coll", "n_ranks", "nnodes", "parallel_role", "coll_msg_size_bytes")),
+    "time_ecdf": Shape(("label", "measure", "quantile"), ("quantile",)),
+    "waiting_over_time": Shape(("incarnation", "bin_start_us", "label")),
+    "host_lateness": Shape(("incarnation", "bin_start_us", "hostname"), ("share_of_rank_time",)),
+    "rank_times": Shape(("incarnation", "label", "id", "comm_name", "rank", "hostname", "pid")),
+    "p2p_edges": Shape(
+        ("incarnation", "id", "comm_name", "n_ranks", "nnodes", "source_rank", "target_rank", "coll_msg_size_bytes")
+    ),
+    "variation": Shape(("incarnation", "label"), ("share_between_ranks", "share_of_transfer")),
     "coverage": Shape(
         ("incarnation", "id", "comm_name", "n_ranks", "nnodes", "coll"), ("complete_share",), adds_up_to="collectives"
     ),

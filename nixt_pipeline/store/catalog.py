@@ -123,9 +123,9 @@ def create_views(con: duckdb.DuckDBPyConnection, settings: Settings, manifests: 
         )
     )
     con.execute(_KIND_VIEWS)
-    runs = {manifest.run for manifest in manifests}
     for directory in sorted((settings.data_dir / "results").glob("*/")):
-        results = [path for path in sorted(directory.glob("run=*.parquet")) if path.stem.removeprefix("run=") in runs]
+        paths = [layout.results_path(settings, directory.name, manifest.run) for manifest in manifests]
+        results = [path for path in paths if path.exists()]
         if results:
             con.execute(
                 f'CREATE OR REPLACE VIEW "{directory.name}" AS SELECT * FROM {_read_parquet(results, hive=False)}'

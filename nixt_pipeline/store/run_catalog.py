@@ -6,6 +6,8 @@ Only runs that are new or have changed are looked at again, so that a new run co
 archive costs.
 """
 
+import json
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,21 +23,35 @@ from nixt_pipeline.store.files import write_table
 from nixt_pipeline.store.manifest import Manifest, list_runs
 
 # Part of a row's state: raise it when a row would come out differently, and every row is made anew.
-VERSION = "1"
+VERSION = "2"
 
-# Results that a row is made of beside the store.
-_RESULTS = ("summary_histogram", "coverage")
+# Results that a row is made of beside the store. A run without the first two has not been analysed.
+_RESULTS = ("summary_histogram", "coverage", "findings")
+# What people call the axes of a job's parallelism, by the role of its communicators.
+_AXES = {"tensor": "tp", "context": "cp", "expert": "ep", "pipeline": "pp", "data": "dp"}
+_STRINGS = pa.list_(pa.string())
 
 RUN_CATALOG_COLUMNS: tuple[Column, ...] = (
     RUN,
     Column("name", STRING, Role.IDENTIFIER, "", "Name of the run from run.json; null without one"),
     Column("model", STRING, Role.CONFIGURATION, "", "Model from run.json; null without one"),
+    Column("tags", _STRINGS, Role.IDENTIFIER, "", "Tags from run.json"),
+    Column("baseline", BOOL, Role.CONFIGURATION, "", "Whether run.json calls the run a baseline", nullable=False),
+    Column("gpus", I32, Role.CONFIGURATION, "", "GPUs from run.json, or else the number of processes", nullable=False),
+    Column("parallelism", STRING, Role.CONFIGURATION, "", "Such as tp=4 pp=2 dp=4; null when it cannot be told"),
+    Column("parallelism_source", STRING, Role.DERIVED, "", "run.json, or inferred from the communicators"),
+    Column("nccl_version", STRING, Role.CONFIGURATION, "", "NCCL version from run.json; null without one"),
+    Column("git_revs", STRING, Role.CONFIGURATION, "", "Builds of the plugin, separated by spaces"),
+    Column("format_versions", STRING, Role.CONFIGURATION, "", "Versions of the log format, separated by spaces"),
+    Column("timing_sources", STRING, Role.CONFIGURATION, "", "Where execution times come from, separated by spaces"),
     Column("source_dir", STRING, Role.IDENTIFIER, "", "Directory the logs came from", nullable=False),
     Column("ingested_at", STRING, Role.COUNTER, "", "ISO time (UTC) of the ingest", nullable=False),
     Column("first_dump_us", I64, Role.COUNTER, "us", "Earliest plausible write time"),
     Column("last_dump_us", I64, Role.COUNTER, "us", "Latest plausible write time"),
+    Column("duration_us", I64, Role.DERIVED, "us", "From the earliest to the latest plausible write time"),
     Column("incarnations", I32, Role.COUNTER, "", "Launches in the directory", nullable=False),
     Column("hosts", I32, Role.COUNTER, "hosts", "Distinct hosts", nullable=False),
+    Column("host_names", _STRINGS, Role.IDENTIFIER, "", "The hosts' names, sorted", nullable=False),
     Column("processes", I32, Role.COUNTER, "processes", "Distinct processes", nullable=False),
     Column("communicators", I32, Role.COUNTER, "", "Distinct communicators", nullable=False),
     Column("records", I64, Role.COUNTER, "records", "Stored records", nullable=False),
@@ -51,6 +67,9 @@ RUN_CATALOG_COLUMNS: tuple[Column, ...] = (
         "Share of the expected collective records that were captured; null if unknown",
     ),
     Column("complete_share", F64, Role.DERIVED, "", "Share of the collectives that every rank logged; null if unknown"),
+    Column("verdict", STRING, Role.DERIVED, "", "findings, none-found or not-assessable; null before the diagnosis"),
+    Column("worst_severity", STRING, Role.DERIVED, "", "Most urgent severity among the findings; null without any"),
+    Column("findings", I32, Role.COUNTER, "", "Number of findings; null before the diagnosis"),
     Column("analysed", BOOL, Role.DERIVED, "", "Whether the results that this row is made of exist", nullable=False),
     Column(
         "state", STRING, Role.IDENTIFIER, "", "Which store generation and results the row was made from", nullable=False
@@ -60,11 +79,30 @@ RUN_CATALOG_COLUMNS: tuple[Column, ...] = (
 _SIZES = """
 SELECT
     count(DISTINCT hostname) AS hosts,
+    coalesce(list(DISTINCT hostname ORDER BY hostname) FILTER (WHERE hostname IS NOT NULL), []) AS host_names,
     count(DISTINCT (hostname, pid)) AS processes,
     min(first_dump_us) AS first_dump_us,
     max(last_dump_us) AS last_dump_us,
+    max(last_dump_us) - min(first_dump_us) AS duration_us,
     (SELECT count(*) FROM communicators) AS communicators
 FROM processes
+"""
+
+_VERSIONS = """
+SELECT
+    string_agg(DISTINCT git_rev, ' ' ORDER BY git_rev) FILTER (WHERE git_rev != '') AS git_revs,
+    string_agg(DISTINCT inspector_output_format_version, ' ' ORDER BY inspector_output_format_version)
+        AS format_versions,
+    string_agg(DISTINCT coll_timing_source, ' ' ORDER BY coll_timing_source) AS timing_sources
+FROM kernel_times
+"""
+
+# The size that most communicators of a role have: embedding groups and the like are fewer.
+_ROLES = """
+SELECT parallel_role, mode(n_ranks ORDER BY n_ranks) AS n_ranks
+FROM communicators
+WHERE parallel_role IS NOT NULL AND n_ranks > 1
+GROUP BY parallel_role
 """
 
 _SUMMARY = "SELECT sum(payload_bytes) AS payload_bytes, sum(exec_time_us) AS rank_time_us FROM summary_histogram"
@@ -93,6 +131,13 @@ def run_catalog_path(settings: Settings) -> Path:
 
 def update_run_catalog(settings: Settings) -> RunCatalog:
     """Bring the run catalog up to date with the published runs, and write it. Runs that are gone are dropped."""
+    found = current_run_catalog(settings)
+    write_table(found.table, run_catalog_path(settings))
+    return found
+
+
+def current_run_catalog(settings: Settings) -> RunCatalog:
+    """The run catalog as `update_run_catalog` would write it: for readers of a store that they may not write to."""
     path = run_catalog_path(settings)
     known = {row["run"]: row for row in pq.read_table(path).to_pylist()} if path.exists() else {}
     rows, renewed = [], []
@@ -100,12 +145,10 @@ def update_run_catalog(settings: Settings) -> RunCatalog:
         state = _state(manifest, settings)
         row = known.get(manifest.run)
         if row is None or row["state"] != state:
-            row = _row(manifest, settings, state)
+            row = {**describe_run(manifest, settings), "state": state}
             renewed.append(manifest.run)
         rows.append(row)
-    table = pa.Table.from_pylist(rows, schema=schema(RUN_CATALOG_COLUMNS))
-    write_table(table, path)
-    return RunCatalog(table, tuple(renewed))
+    return RunCatalog(pa.Table.from_pylist(rows, schema=schema(RUN_CATALOG_COLUMNS)), tuple(renewed))
 
 
 def _state(manifest: Manifest, settings: Settings) -> str:
@@ -115,24 +158,58 @@ def _state(manifest: Manifest, settings: Settings) -> str:
     return " ".join((VERSION, manifest.generation, manifest.ingested_at, *times))
 
 
-def _row(manifest: Manifest, settings: Settings, state: str) -> dict[str, Any]:
-    """Look at one run. Its results are absent when its analysis has not run, or failed."""
+def describe_run(manifest: Manifest, settings: Settings) -> dict[str, Any]:
+    """A run's row but for its `state`. Results are absent when the analysis has not run, or failed."""
+    there = {name for name in _RESULTS if layout.results_path(settings, name, manifest.run).exists()}
     with closing(catalog.open_run(settings, manifest.run)) as con:
         found: dict[str, Any] = {}
-        for name, sql in (("", _SIZES), ("summary_histogram", _SUMMARY), ("coverage", _COVERAGE)):
-            if not name or layout.results_path(settings, name, manifest.run).exists():
+        for name, sql in (("", _SIZES), ("", _VERSIONS), ("summary_histogram", _SUMMARY), ("coverage", _COVERAGE)):
+            if not name or name in there:
                 found |= con.sql(sql).to_arrow_table().to_pylist()[0]
+        roles = dict(con.sql(_ROLES).fetchall())
+    info = manifest.run_info
     return {
         **found,
+        **_parallelism(info, roles),
+        **_verdict(manifest.run, settings),
         "run": manifest.run,
-        "name": manifest.run_info.get("name"),
-        "model": manifest.run_info.get("model"),
+        "name": info.get("name"),
+        "model": info.get("model"),
+        "tags": info.get("tags") or [],
+        "baseline": bool(info.get("baseline")),
+        "gpus": info.get("gpus") or found["processes"],
+        "nccl_version": info.get("nccl_version"),
         "source_dir": manifest.source_dir,
         "ingested_at": manifest.ingested_at,
         "incarnations": manifest.incarnations,
         "records": manifest.records["stored"],
         "bytes_read": manifest.bytes["read"],
         "rejected_lines": manifest.rejected_lines,
-        "analysed": all(layout.results_path(settings, name, manifest.run).exists() for name in _RESULTS),
-        "state": state,
+        "analysed": there >= set(_RESULTS[:2]),
+    }
+
+
+def _parallelism(info: Mapping[str, Any], roles: Mapping[str, int]) -> dict[str, str | None]:
+    """How the job was cut into ranks: as `run.json` says, or as the sizes of its communicators suggest."""
+    given = info.get("parallelism") or {}
+    axes = given or {axis: roles[role] for role, axis in _AXES.items() if role in roles}
+    order = [*_AXES.values()]
+    names = sorted(axes, key=lambda axis: (order.index(axis) if axis in order else len(order), axis))
+    return {
+        "parallelism": " ".join(f"{name}={axes[name]}" for name in names) or None,
+        "parallelism_source": ("run.json" if given else "inferred") if axes else None,
+    }
+
+
+def _verdict(run: str, settings: Settings) -> dict[str, Any]:
+    """What the stored diagnosis says, from its JSON."""
+    path = layout.results_path(settings, "findings", run).with_suffix(".json")
+    if not path.exists():
+        return {}
+    diagnosis = json.loads(path.read_text(encoding="utf-8"))
+    severities = sorted(finding["severity"] for finding in diagnosis["findings"])  # P0, P1, P2, info
+    return {
+        "verdict": diagnosis["verdict"],
+        "worst_severity": severities[0] if severities else None,
+        "findings": len(severities),
     }

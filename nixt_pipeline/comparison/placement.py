@@ -1,0 +1,65 @@
+"""Whether two sides ran on the same hosts, and what the hosts in common say.
+
+A job that was moved to other hosts can be slower for the sake of one of them. Then only hosts that were in both count,
+each against itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from nixt_pipeline.comparison.matching import Pair, Side
+from nixt_pipeline.comparison.summaries import Kernel
+
+# With so many runs on each side, on hosts that change from run to run, the hosts are part of what varies by chance.
+_MIN_REPLICATES = 3
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Hosts of the sides. `same`: equal; `replicated`: drawn anew for each run of both sides from hosts that are mostly
+    the same; `changed`: neither."""
+
+    kind: Literal["same", "replicated", "changed"]
+    hosts_a: int
+    hosts_b: int
+    common: int
+
+
+def placement(a: Side, b: Side) -> Placement:
+    """How the hosts of two sides compare."""
+    common = a.hosts & b.hosts
+    varied = all(
+        len(side.runs) >= _MIN_REPLICATES and len({run.hosts for run in side.runs}) == len(side.runs) for side in (a, b)
+    )
+    kind: Literal["same", "replicated", "changed"] = "changed"
+    if a.hosts == b.hosts:
+        kind = "same"
+    elif varied and 2 * len(common) >= len(a.hosts | b.hosts):
+        kind = "replicated"
+    return Placement(kind, len(a.hosts), len(b.hosts), len(common))
+
+
+def changes_of_pairs(pair: Pair, measure: int) -> list[float]:
+    """The relative change of each group of hosts that shares a communicator on both sides.
+
+    `measure` is 0 for the transfer and 1 for waiting, which is taken relative to the whole time.
+    """
+    a, b = _by_group(pair.a), _by_group(pair.b)
+    changes = []
+    for hosts in sorted(a.keys() & b.keys()):
+        before, after = a[hosts], b[hosts]
+        whole = before[0] + (before[1] if measure else 0.0)
+        if whole > 0:
+            changes.append(max((after[measure] - before[measure]) / whole, -0.99))
+    return changes
+
+
+def _by_group(kernels: Sequence[Kernel]) -> dict[str, tuple[float, float]]:
+    """Transfer and wait of each group of hosts, in the middle of the runs that have it."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for kernel in kernels:
+        for hosts, values in kernel.groups.items():
+            found.setdefault(hosts, []).append(values)
+    return {hosts: (median(v[0] for v in values), median(v[1] for v in values)) for hosts, values in found.items()}

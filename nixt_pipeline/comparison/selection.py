@@ -1,0 +1,56 @@
+"""Which runs a person means: by id, pattern, tag, model or time."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+class SelectionError(ValueError):
+    """A selection that means nothing, or no run; the message says what was looked for."""
+
+
+def select(selection: str, rows: Sequence[Row]) -> list[str]:
+    """The ids of the runs in `rows` (of the run catalog) that `selection` means, in the order of the catalog.
+
+    Conditions are separated by commas. Ids and patterns (`nightly-*`) add up; `tag:T`, `model:M`, `since:DATE` and
+    `before:DATE` (UTC) restrict. Raises `SelectionError`.
+    """
+    if not selection.strip(" ,"):
+        raise SelectionError(f"no run is meant by {selection!r}; {_known(rows)}")
+    parts = [part.strip() for part in selection.split(",") if part.strip()]
+    names = [part for part in parts if part.partition(":")[0] not in _CONDITIONS]
+    conditions = [part.partition(":") for part in parts if part.partition(":")[0] in _CONDITIONS]
+    chosen = [
+        row["run"]
+        for row in rows
+        if (not names or any(fnmatchcase(row["run"], name) for name in names))
+        and all(_CONDITIONS[kind](row, value) for kind, _, value in conditions)
+    ]
+    unknown = [name for name in names if not any(fnmatchcase(row["run"], name) for row in rows)]
+    if unknown or not chosen:
+        raise SelectionError(f"no run is meant by {unknown[0] if unknown else selection!r}; {_known(rows)}")
+    return chosen
+
+
+def _known(rows: Sequence[Row]) -> str:
+    return "known runs: " + (", ".join(row["run"] for row in rows[:10]) or "none yet; start with: nixt ingest DIR")
+
+
+def timestamp_us(text: str) -> int:
+    """A date or a time in ISO form, in UTC unless it says otherwise, as Unix microseconds. Raises `SelectionError`."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise SelectionError(f"{text!r} is no date; write it as 2026-11-29 or 2026-11-29T18:30") from None
+    return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1_000_000)
+
+
+_CONDITIONS: dict[str, Callable[[Row, str], bool]] = {
+    "tag": lambda row, value: value in (row["tags"] or ()),
+    "model": lambda row, value: row["model"] == value,
+    "since": lambda row, value: (row["first_dump_us"] or 0) >= timestamp_us(value),
+    "before": lambda row, value: (row["first_dump_us"] or 0) < timestamp_us(value),
+}

@@ -1,0 +1,119 @@
+"""Commands about several runs: list them, compare them."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from nixt_pipeline import api
+from nixt_pipeline.comparison.results import FAIL_ON
+from nixt_pipeline.comparison.selection import timestamp_us
+from nixt_pipeline.comparison.statistics import Change
+from nixt_pipeline.comparison.text import as_markdown, as_text
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store.run_catalog import RUN_CATALOG_COLUMNS, current_run_catalog
+from nixt_pipeline.terminal import input_errors, print_rows
+
+_SORTABLE = tuple(column.name for column in RUN_CATALOG_COLUMNS if column.name not in ("state", "tags", "host_names"))
+_SHOWN = (
+    "run", "name", "gpus", "hosts", "parallelism", "duration_s", "records", "capture_rate", "verdict", "worst_severity",
+    "ingested_at",
+)  # fmt: skip
+
+
+@click.command()
+@click.option("--name", "pattern", help="Only runs whose id or name contains this text.")
+@click.option("--model", help="Only runs of this model (run.json).")
+@click.option("--tag", help="Only runs with this tag (run.json).")
+@click.option("--host", help="Only runs on this host.")
+@click.option("--verdict", type=click.Choice(["findings", "none-found", "not-assessable"]), help="Only these.")
+@click.option("--since", metavar="DATE", help="Only runs that began then or later (UTC).")
+@click.option("--before", metavar="DATE", help="Only runs that began before then (UTC).")
+@click.option(
+    "--sort",
+    type=click.Choice(_SORTABLE),
+    default="first_dump_us",
+    metavar="COLUMN",
+    show_default=True,
+    help="Sort by any column of the run catalog.",
+)
+@click.option("--descending/--ascending", default=True, show_default=True)
+@click.option("--limit", type=click.IntRange(1), help="Show so many.")
+@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@click.pass_obj
+def runs(
+    settings: Settings, /, form: str, sort: str, descending: bool, limit: int | None, **wanted: str | None
+) -> None:
+    """List the runs in the store, the newest first.
+
+    The table shows the most important columns; csv and json have all of them.
+    """
+    with input_errors():
+        rows = [row for row in current_run_catalog(settings).table.to_pylist() if _is_wanted(row, wanted)]
+    known = sorted((row for row in rows if row[sort] is not None), key=lambda row: row[sort], reverse=descending)
+    rows = (known + [row for row in rows if row[sort] is None])[:limit]
+    if form == "table":
+        print_rows([*_SHOWN], [tuple(_short(row)[name] for name in _SHOWN) for row in rows], form)
+        return
+    names = [column.name for column in RUN_CATALOG_COLUMNS if column.name != "state"]
+    print_rows(names, [tuple(row[name] for name in names) for row in rows], form)
+
+
+def _is_wanted(row: dict[str, Any], wanted: dict[str, str | None]) -> bool:
+    began = row["first_dump_us"] or 0
+    conditions: dict[str, Callable[[str], bool]] = {
+        "pattern": lambda text: text in row["run"] or text in (row["name"] or ""),
+        "model": lambda text: row["model"] == text,
+        "tag": lambda text: text in (row["tags"] or ()),
+        "host": lambda text: text in row["host_names"],
+        "verdict": lambda text: row["verdict"] == text,
+        "since": lambda text: began >= timestamp_us(text),
+        "before": lambda text: began < timestamp_us(text),
+    }
+    return all(conditions[name](text) for name, text in wanted.items() if text is not None)
+
+
+def _short(row: dict[str, Any]) -> dict[str, Any]:
+    parallelism = row["parallelism"]
+    if row["parallelism_source"] == "inferred":
+        parallelism = f"{parallelism} (inferred)"
+    rate = row["capture_rate"]
+    return {
+        **row,
+        "parallelism": parallelism,
+        "duration_s": None if row["duration_us"] is None else round(row["duration_us"] / 1e6, 1),
+        "capture_rate": None if rate is None else float(f"{rate:.4g}"),
+    }
+
+
+@click.command()
+@click.argument("runs", metavar="[A] B", nargs=-1, required=True)
+@click.option("--baseline", metavar="TAG", help="Compare with the runs that have this tag, instead of A.")
+@click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    default="regressed",
+    show_default=True,
+    help="Exit with 1 at this verdict, or one before it in the list.",
+)
+@click.pass_context
+def compare(context: click.Context, runs: tuple[str, ...], baseline: str | None, form: str, fail_on: Change) -> None:
+    """Say whether B became slower than A, and by how much.
+
+    A and B are runs: an id, a pattern ("nightly-*"), tag:T, model:M, since:DATE, before:DATE, or several of these
+    separated by commas. With four runs or more on each side a change of 5 % is told from chance; one run on each side
+    gives a suspicion. Without A, B is compared with the baseline of its workload.
+
+    Exit code 0: not regressed; 1: regressed (see --fail-on); 2: wrong usage or input.
+    """
+    settings: Settings = context.obj
+    if len(runs) != (1 if baseline else 2):
+        raise click.UsageError("give A and B, or B and --baseline TAG")
+    with input_errors():
+        comparison = api.compare(f"tag:{baseline}" if baseline else runs[0], runs[-1], settings)
+    words = {"json": lambda c: json.dumps(c.to_json(), indent=1), "markdown": as_markdown, "text": as_text}
+    click.echo(words[form](comparison))
+    if comparison.fails(fail_on):
+        context.exit(1)

@@ -1,0 +1,90 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from nixt_pipeline.api import ingest_run
+from nixt_pipeline.cli import main
+from nixt_pipeline.settings import load_settings
+from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
+
+DAY_US = 86_400_000_000
+
+
+def nixt(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def drop(run: str, time_us: int, day: int = 0, **info: object) -> None:
+    """A job of two ranks and 60 AllReduces of `time_us`, for which rank 0 waits 10 us longer than rank 1."""
+    directory = Path("data/landing") / run
+    for rank in (0, 1):
+        lines = [
+            collective(
+                sn=sn,
+                rank=rank,
+                n_ranks=2,
+                pid=100 + rank,
+                time_us=time_us + (sn % 3) + 10 * (1 - rank),
+                at_us=EPOCH_US + day * DAY_US + sn,
+            )
+            for sn in range(60)
+        ]
+        write_log(directory / f"node-01-pid{100 + rank}.log", *lines)
+    (directory / "run.json").write_text(json.dumps(info), encoding="utf-8")
+    ingest_run(directory, load_settings())
+
+
+@pytest.fixture
+def two_runs() -> None:
+    drop("fast", 1000, tags=["good"], model="7B", gpus=2)
+    drop("slow", 1300, day=1, model="7B", parallelism={"dp": 2})
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_a_regression_is_exit_code_one_in_every_format() -> None:
+    text = nixt("compare", "fast", "slow")
+    assert text.exit_code == 1, text.output
+    assert text.stdout.startswith("REGRESSED (suspected): transfer of AllReduce 1 MB, 2 ranks on 1 node")
+    found = json.loads(nixt("compare", "fast", "slow", "--format", "json").stdout)
+    assert (found["schema"], found["verdict"], found["basis"], found["suspected"]) == (1, "regressed", "blocks", True)
+    (kernel,) = found["kernels"]
+    # 1301 against 1001 us in the middle.
+    assert kernel["transfer"]["change"] == pytest.approx(0.2997, abs=0.001)
+    assert kernel["waiting"]["verdict"] == "equivalent"
+    assert "| AllReduce 1 MB" in nixt("compare", "fast", "slow", "--format", "markdown").stdout
+    back = nixt("compare", "slow", "fast")
+    assert (back.exit_code, back.stdout.split(":")[0]) == (0, "IMPROVED (suspected)")
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_runs_are_meant_by_tag_and_time_and_wrong_ones_are_an_input_error() -> None:
+    assert nixt("compare", "--baseline", "good", "since:2025-08-31").stdout.startswith("REGRESSED")
+    assert nixt("compare", "fast", "fast").exit_code == 2
+    assert "no run is meant by 'missing'; known runs: fast, slow" in nixt("compare", "fast", "missing").output
+    assert nixt("compare", "fast").exit_code == 2
+    assert nixt("compare", "fast", "slow", "--baseline", "good").exit_code == 2
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_runs_are_filtered_and_sorted() -> None:
+    def listed(*arguments: str) -> list[str]:
+        return [row["run"] for row in json.loads(nixt("runs", *arguments, "--format", "json").stdout)]
+
+    assert listed() == ["slow", "fast"]  # the newest first
+    assert listed("--sort", "run", "--ascending") == ["fast", "slow"]
+    assert listed("--tag", "good") == ["fast"]
+    assert listed("--model", "7B", "--limit", "1") == ["slow"]
+    assert listed("--before", "2025-08-31") == ["fast"]
+    assert listed("--host", "node-02") == []
+    assert listed("--name", "lo") == ["slow"]
+    assert nixt("runs", "--since", "soon").exit_code == 2
+    table = nixt("runs").stdout
+    assert "dp=2" in table
+    # Two ranks of one tensor-parallel group, by its name.
+    assert "tp=2 (inferred)" in table
+
+
+def test_no_runs_are_no_rows() -> None:
+    assert "(0 rows)" in nixt("runs").stdout
