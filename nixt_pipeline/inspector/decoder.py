@@ -1,7 +1,8 @@
 """From the bytes of one log line to the JSON objects in it, losing nothing: what is no object comes out as a fragment.
 
 The usual line is one JSON object, which orjson decodes. Anything else goes to the careful path: objects glued together,
-torn lines glued to good ones, C's spellings of infinity and NaN, numbers beyond 64 bits, broken UTF-8.
+in an array or behind a log collector's prefix, torn lines glued to good ones, C's spellings of infinity and NaN,
+numbers beyond 64 bits, broken UTF-8.
 """
 
 import json
@@ -11,15 +12,22 @@ from typing import Any, NamedTuple
 
 import orjson
 
+_BODIES = ("coll_perf", "p2p_perf", "dump_stats", "proxy_trace")
 # How a line of ours can begin: v4.0 records and markers with a header, v4.3 and later also with a bare body.
-_RECORD_START = re.compile(rb'\{\s*"(?:header|coll_perf|p2p_perf|dump_stats|proxy_trace)"\s*:')
+_RECORD_START = re.compile(rb'\{\s*"(?:header|metadata|coll_perf|p2p_perf|dump_stats|proxy_trace)"\s*:')
+# What such a beginning can also stand for: an object within a record. No record is known to hold one, forks may.
+_MAX_NESTED = 2
+# What stands between the elements of an array counts as blank.
+_PUNCTUATION = b" \t\r\n\v\f,[]"
+# Where log collectors (docker, journald, fluentd) put the line that they read.
+_ENVELOPES = ("log", "MESSAGE", "message")
 # Keys that only Inspector writes: whether a text without a single record is a damaged log or somebody else's file.
 _VOCABULARY = re.compile(
     rb'"(?:coll_perf|p2p_perf|dump_stats|proxy_trace|inspector_output_format_version'
     rb'|(?:coll|p2p)_(?:sn|msg_size_bytes|exec_time_us|timing_source|algobw_gbs|busbw_gbs))"\s*:'
 )
 # Strings are matched first, so that only a bare token outside strings is taken for a number.
-_NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:inf(?:inity)?|nan(?:\([^)]*\))?)(?=[\s,}\]]|$)', re.IGNORECASE)
+_NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:inf(?:inity)?|nan(?:\(\w{0,32}\))?)(?=[\s,}\]]|$)', re.IGNORECASE)
 _TAIL_HEADER = re.compile(rb"==> .* <==\s*")
 # Beyond this orjson silently turns an integer into a float.
 _MAX_EXACT = 2**64
@@ -54,8 +62,12 @@ def decode_line(data: bytes) -> Iterator[Fragment]:
     except orjson.JSONDecodeError:
         yield from _decode_carefully(data)
         return
-    if isinstance(value, dict):
-        yield Fragment(0, len(data), value) if _is_exact(value) else next(_decode_carefully(data))
+    if isinstance(value, dict) and any(key in value for key in _BODIES):
+        yield from (Fragment(0, len(data), value),) if _is_exact(value) else _decode_carefully(data)
+    elif _RECORD_START.search(data, 1):
+        yield from _decode_carefully(data, within=True)
+    elif isinstance(value, dict):
+        yield _in_envelope(value, len(data)) or Fragment(0, len(data), value)
     else:
         yield Fragment(0, len(data), None, "not a JSON object")
 
@@ -70,25 +82,42 @@ def _is_exact(record: dict[str, Any]) -> bool:
     return True
 
 
-def _decode_carefully(data: bytes) -> Iterator[Fragment]:
+def _in_envelope(value: dict[str, Any], length: int) -> Fragment | None:
+    """The record that a log collector put as text into an object of its own, if it holds one and nothing else."""
+    for text in (value.get(key) for key in _ENVELOPES):
+        if isinstance(text, str) and _RECORD_START.search(line := text.strip().encode()):
+            fragments = list(decode_line(line))
+            if len(fragments) == 1 and fragments[0].value is not None:
+                return fragments[0]._replace(start=0, end=length)
+    return None
+
+
+def _decode_carefully(data: bytes, within: bool = False) -> Iterator[Fragment]:
     """Try an object at each place where a record can start, from the left; what lies between is a fragment with a
-    reason."""
+    reason. `within` looks for records in an array or object that begins the line."""
+    starts = [match.start() for match in _RECORD_START.finditer(data)]
+    if data.startswith(b"{") and 0 not in starts[:1]:
+        starts.insert(0, 0)
+    if within and 0 in starts[:1]:
+        del starts[0]
+    ends = [*starts[1:], len(data)]
     position = 0
-    for match in _RECORD_START.finditer(data):
-        if match.start() < position:
+    for number, start in enumerate(starts):
+        if start < position:
             continue
-        decoded = _decode_object(data, match.start())
+        stops = ends[number : number + _MAX_NESTED + 1]
+        decoded = next(filter(None, (_decode_object(data, start, stop) for stop in stops)), None)
         if decoded is None:
             continue
-        yield from _rest(data, position, match.start(), whole=False)
+        yield from _rest(data, position, start, whole=False)
         yield decoded
         position = decoded.end
     yield from _rest(data, position, len(data), whole=position == 0)
 
 
-def _decode_object(data: bytes, start: int) -> Fragment | None:
-    """The object that begins at byte `start`; None when there is no complete one."""
-    text = data[start:].decode("utf-8", "surrogateescape")
+def _decode_object(data: bytes, start: int, stop: int) -> Fragment | None:
+    """The object that begins at byte `start` and ends before `stop`; None when there is no complete one."""
+    text = data[start:stop].decode("utf-8", "surrogateescape")
     spellings: list[tuple[int, str]] = []
 
     def as_json_number(match: re.Match[str]) -> str:
@@ -109,7 +138,7 @@ def _decode_object(data: bytes, start: int) -> Fragment | None:
 
 def _rest(data: bytes, start: int, end: int, whole: bool) -> Iterator[Fragment]:
     piece = data[start:end]
-    if piece.strip():
+    if piece.strip(_PUNCTUATION):
         yield Fragment(start, end, None, _reason(piece.strip(), whole))
 
 

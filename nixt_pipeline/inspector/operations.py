@@ -75,7 +75,8 @@ def busbw_gbs(coll: str, size_bytes: float, n_ranks: int, exec_time_us: float) -
 def to_six_decimals(value: float) -> float:
     """A bandwidth as the plugin prints it. The same operations as in SQL and in the scanner, so that all agree
     exactly."""
-    return math.floor(value * 1e6 + 0.5) / 1e6
+    millionths = value * 1e6 + 0.5
+    return math.floor(millionths) / 1e6 if math.isfinite(millionths) else millionths
 
 
 # The same formulas for DuckDB, each written out: a macro within a macro is computed once for each mention. `wire_bytes`

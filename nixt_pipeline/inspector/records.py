@@ -35,6 +35,8 @@ _COUNTED_BY_MARKER = ("coll_records", "p2p_records", "proxy_records")
 _UINT64 = (0, 2**64 - 1)
 _INT64 = (-(2**63), 2**63 - 1)
 _INT32 = (-(2**31), 2**31 - 1)
+# Unknown values are kept down to this depth; orjson writes no more than 254 levels, the forks have five.
+_MAX_DEPTH = 100
 
 
 class RejectedError(ValueError):
@@ -95,7 +97,8 @@ class RecordTyper:
         """Tell that a line could not be decoded: it may have been one of the marker's, or a marker itself."""
         if b'"header"' in text or b'"dump_stats"' in text:
             self.marker = None
-        elif self.marker:
+        elif self.marker and (b"{" in text or b"}" in text):
+            # Anything else is no part of a record: a log collector's prefix, another program's line.
             self.marker.remaining -= 1
 
     def _identity(self, value: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -106,7 +109,7 @@ class RecordTyper:
                 raise RejectedError("no header, and no dump_stats marker in force to take it from")
             self.marker.remaining -= 1
             return self.marker.header, self.marker.metadata
-        metadata = value.get("metadata", {})
+        metadata = {} if value.get("metadata") is None else value["metadata"]
         if not isinstance(header, dict) or not isinstance(metadata, dict):
             raise RejectedError("header or metadata is not an object")
         if "id" not in header:
@@ -136,7 +139,7 @@ class RecordTyper:
             busbw,
         )
         known = {f"{prefix}_{key}" for key in _BODY_KEYS} | {prefix, "p2p_peer", "event_trace_sn", "event_trace_ts"}
-        fields.keep_unknown(value, known)
+        fields.keep_unknown(value, body_key, known)
         event = (
             kind,
             *(identity[name] for name in ("id", "comm_name", "rank", "n_ranks", "nnodes", "hostname", "pid")),
@@ -312,7 +315,7 @@ class _Fields:
             self._keep(self.body, key, RecordFlag.BANDWIDTH_UNDEFINED)
         return None
 
-    def keep_unknown(self, value: dict[str, Any], known_body_keys: set[str]) -> None:
+    def keep_unknown(self, value: dict[str, Any], body_key: str, known_body_keys: set[str]) -> None:
         """Put every key that no column holds into `extra`."""
         for section, known in (
             (self.header, _HEADER_KEYS),
@@ -321,7 +324,7 @@ class _Fields:
         ):
             for key in section.keys() - known:
                 self._extra[self._name(section, key)] = section[key]
-        for key in value.keys() - {"header", "metadata", *_BODIES}:
+        for key in value.keys() - {"header", "metadata", body_key}:
             self._extra[key] = value[key]
 
     def extra_json(self) -> str | None:
@@ -338,7 +341,8 @@ class _Fields:
                     return convert(value)
                 except ValueError:
                     continue
-        raise RejectedError(f"{self._name(section, key)} is {value!r:.40}, expected a number")
+        shown = type(value).__name__ if isinstance(value, dict | list) else f"{value!r:.40}"
+        raise RejectedError(f"{self._name(section, key)} is {shown}, expected a number")
 
     def _keep(self, section: dict[str, Any], key: str, flag: RecordFlag) -> None:
         self.flags |= flag
@@ -352,11 +356,16 @@ class _Fields:
 
 
 def _valid_utf8(text: str) -> str:
-    """Bytes that are not UTF-8 (kept as surrogates by the careful decoder) become the replacement character."""
+    """Bytes that are not UTF-8 (kept as surrogates by the careful decoder) and halves of escaped pairs become
+    replacement characters."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        try:
+            written = text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            written = text.encode("utf-8", "surrogatepass")
+        return written.decode("utf-8", "replace")
     return text
 
 
@@ -368,11 +377,13 @@ def _to_json(value: object) -> str:
         return orjson.dumps(_jsonable(value), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()
 
 
-def _jsonable(value: object) -> object:
+def _jsonable(value: object, depth: int = 0) -> object:
+    if depth == _MAX_DEPTH:
+        return f"left out: nested deeper than {_MAX_DEPTH} levels"
     if isinstance(value, dict):
-        return {_valid_utf8(str(key)): _jsonable(item) for key, item in value.items()}
+        return {_valid_utf8(str(key)): _jsonable(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [_jsonable(item) for item in value]
+        return [_jsonable(item, depth + 1) for item in value]
     if isinstance(value, str):
         return _valid_utf8(value)
     if isinstance(value, int) and not isinstance(value, bool) and not _INT64[0] <= value <= _UINT64[1]:

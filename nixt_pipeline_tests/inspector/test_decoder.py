@@ -1,3 +1,4 @@
+import json
 import math
 
 import pytest
@@ -8,6 +9,8 @@ from nixt_pipeline.inspector.decoder import Fragment, decode_line, has_inspector
 from nixt_pipeline_tests.records import collective
 
 GOOD = collective().encode()
+# Blanks, and what stands between the elements of an array.
+BLANK = b" \t\r\n\v\f,[]"
 
 
 def values(data: bytes) -> list[object]:
@@ -31,6 +34,41 @@ def test_a_torn_line_glued_to_a_good_one_costs_only_itself() -> None:
     assert (bad.start, bad.end, bad.value, bad.reason) == (0, 100, None, "record cut short or malformed")
     assert good.start == 100
     assert good.value is not None
+
+
+def test_many_torn_records_in_one_line_take_no_longer_than_their_bytes() -> None:
+    # An hour each, if every beginning looked for its end in all that follows.
+    assert values(b'{"header":' * 20_000 + GOOD)[-1] is not None
+    assert sum(value is not None for value in values((GOOD[:200] + GOOD) * 500)) == 500
+    assert values(b'{"header":' + b"nan(" * 500_000 + GOOD)[-1] is not None
+
+
+@pytest.mark.parametrize(
+    ("before", "between", "after", "others"),
+    [
+        (b"[", b",", b"]", 0),
+        (b"[ ", b" , ", b" ]", 0),
+        (b'{"records":[', b",", b"]}", 2),  # the wrapping is no record: what stands before and after
+    ],
+)
+def test_records_in_an_array_are_records(before: bytes, between: bytes, after: bytes, others: int) -> None:
+    found = values(before + GOOD + between + GOOD + after)
+    assert [value is not None for value in found].count(True) == 2
+    assert found.count(None) == others
+
+
+@pytest.mark.parametrize("key", ["log", "MESSAGE", "message"])
+def test_a_line_that_a_log_collector_wrapped_is_its_record(key: str) -> None:
+    line = json.dumps({key: GOOD.decode() + "\n", "stream": "stdout"}).encode()
+    assert list(decode_line(line)) == [Fragment(0, len(line), json.loads(GOOD))]
+
+
+def test_keys_in_another_order_cost_no_record() -> None:
+    record = json.loads(GOOD)
+    line = json.dumps({key: record[key] for key in ("metadata", "header", "coll_perf")}).encode()
+    assert [value is not None for value in values(line + line)] == [True, True]
+    fork_first = b'{"job":1e30,' + line[1:]
+    assert [value is not None for value in values(fork_first)] == [True]
 
 
 def test_a_good_line_followed_by_a_torn_one_is_kept() -> None:
@@ -90,9 +128,9 @@ def test_no_bytes_are_lost_or_counted_twice(before: bytes, after: bytes) -> None
     position = 0
     for fragment in decode_line(data):
         assert fragment.start >= position
-        assert data[position : fragment.start].strip() == b""
+        assert data[position : fragment.start].strip(BLANK) == b""
         position = fragment.end
-    assert data[position:].strip() == b""
+    assert data[position:].strip(BLANK) == b""
 
 
 @given(st.text(alphabet=st.characters(blacklist_characters='{}"\\\n', max_codepoint=255), max_size=40))

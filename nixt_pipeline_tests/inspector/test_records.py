@@ -24,6 +24,21 @@ def changed(**body: Any) -> str:
     return json.dumps(record)
 
 
+def in_lists(value: Any, depth: int) -> Any:
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def typed_with(header: dict[str, Any] | None = None, **parts: Any) -> dict[str, Any]:
+    """A record with keys added to its header, and with parts of its own."""
+    record = json.loads(collective()) | parts
+    record["header"] |= header or {}
+    row = RecordTyper(7, Thresholds()).type(record, 1, 0)
+    assert row.event is not None
+    return dict(zip(NAMES, row.event, strict=True))
+
+
 def test_a_collective_fills_the_columns_under_the_plugins_own_names() -> None:
     row = typed(collective(sn=3))
     assert row == {
@@ -163,6 +178,14 @@ def test_bare_lines_belong_to_the_marker_that_counts_them() -> None:
         typed(bare, typer)
 
 
+def test_what_is_no_part_of_a_record_uses_up_no_marker() -> None:
+    typer = RecordTyper(0, Thresholds())
+    typer.type(json.loads(marker(1)), 1, 0)
+    typer.lost_line(b"[1,0]<stdout>:")  # in front of each line when mpirun printed it
+    typer.lost_line(b"node-01:12:34 [0] NCCL INFO Connected all rings")
+    assert typed(json.dumps({"coll_perf": json.loads(collective())["coll_perf"]}), typer)["id"] == "0xabc"
+
+
 def test_a_lost_line_uses_up_the_marker() -> None:
     typer = RecordTyper(0, Thresholds())
     typer.type(json.loads(marker(1)), 1, 0)
@@ -183,6 +206,36 @@ def test_a_lost_line_uses_up_the_marker() -> None:
 def test_a_rejection_names_the_field(change: dict[str, Any], message: str) -> None:
     with pytest.raises(RejectedError, match=message):
         typed(changed(**change))
+
+
+def test_a_list_in_place_of_a_number_is_named_however_deep_it_is() -> None:
+    with pytest.raises(RejectedError, match=r"coll_sn is list, expected a number"):
+        typed_with(coll_perf={"coll": "AllReduce", "coll_sn": in_lists(1, 900)})
+
+
+def test_unknown_values_are_kept_as_deep_as_they_can_be() -> None:
+    extra = typed_with(header={"fork": in_lists(1, 300)})["extra"]
+    assert extra == '{"header.fork":' + "[" * 99 + '"left out: nested deeper than 100 levels"' + "]" * 99 + "}"
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\udce9\ud83d"])
+def test_half_an_escaped_pair_becomes_a_replacement_character(text: str) -> None:
+    row = typed_with(header={"comm_name": text, "x" + text: text})
+    assert "\ufffd" in row["comm_name"]
+    assert "\ufffd" in row["extra"]
+
+
+def test_a_time_too_short_for_a_bandwidth_costs_nothing() -> None:
+    assert typed(changed(coll_exec_time_us=1e-300))["coll_exec_time_us"] == 1e-300
+
+
+def test_null_metadata_is_absent_metadata() -> None:
+    row = typed_with(metadata=None)
+    assert (row["id"], row["hostname"]) == ("0xabc", None)
+
+
+def test_a_second_body_is_kept_as_unknown() -> None:
+    assert typed_with(p2p_perf={"p2p": "Send"})["extra"] == '{"p2p_perf":{"p2p":"Send"}}'
 
 
 def test_lookalikes_are_foreign() -> None:
