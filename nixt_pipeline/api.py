@@ -45,6 +45,17 @@ def ingest_run(
     return ingest.ingest(directory, run_id(run) if run else run_name(directory, settings), settings, progress)
 
 
+def decode_share(directory: Path, settings: Settings, share: int, shares: int, run: str | None = None) -> int:
+    """Decode one of `shares` shares of a dump directory's logs, counted from 0, for `ingest_run` to find; returns its
+    bytes.
+
+    Machines that see the same directories can do so at the same time. Raises `IngestError`.
+    """
+    name = run_id(run) if run else run_name(directory, settings)
+    ingest.take_inventory(directory, name, settings)
+    return ingest.decode_share(name, settings, share, shares)
+
+
 def analyse_run(run: str, settings: Settings, progress: StepProgress | None = None) -> None:
     """Materialise the cells, every analysis and the findings of an ingested run. Raises `UnknownRunError`."""
     read_manifest(settings, run)

@@ -5,6 +5,7 @@ Results go to standard output, progress and messages to standard error.
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,6 +53,25 @@ def ingest(settings: Settings, directory: Path, run: str | None, form: str) -> N
         raise InputError(
             f"no Inspector record in {directory}; every file and rejected line is in the tables files and rejects"
         )
+
+
+@main.command()
+@click.argument("directory", type=_DIRECTORY)
+@click.option("--share", required=True, metavar="I/N", help="Which of N shares, counted from 0, for example 3/16.")
+@click.option("--run", help="Name of the run; by default the directory's name.")
+@click.pass_obj
+def decode(settings: Settings, directory: Path, share: str, run: str | None) -> None:
+    """Decode one share of a run's logs, where many machines see the same directories.
+
+    In a job array: nixt decode DIRECTORY --share $SLURM_ARRAY_TASK_ID/16; then nixt ingest DIRECTORY, which takes what
+    has been decoded and does the rest.
+    """
+    match = re.fullmatch(r"(\d+)/(\d+)", share)
+    if not match or int(match[1]) >= int(match[2]):
+        raise click.BadOptionUsage("share", f"--share is I/N with I from 0 to N - 1, for example 3/16; not {share!r}")
+    with input_errors():
+        n_bytes = api.decode_share(directory, settings, int(match[1]), int(match[2]), run)
+    click.echo(f"share {share} of {directory}: {format_bytes(n_bytes)} of logs are decoded")
 
 
 @main.command()

@@ -33,6 +33,21 @@ def test_ingest_as_json_is_one_object_on_standard_output(dump: Path) -> None:
     assert summary["run"].startswith("my_run-")
 
 
+def test_shares_of_a_job_array_are_decoded_before_the_ingest(dump: Path) -> None:
+    for share in ("0/2", "1/2"):
+        result = nixt("decode", str(dump), "--share", share)
+        assert result.exit_code == 0
+        assert f"share {share} of {dump}:" in result.output
+    assert "3 records" in nixt("ingest", str(dump)).output
+
+
+@pytest.mark.parametrize("share", ["2/2", "1", "-1/2", "a/b"])
+def test_a_share_that_does_not_exist_is_a_usage_error(dump: Path, share: str) -> None:
+    result = nixt("decode", str(dump), "--share", share)
+    assert result.exit_code == 2
+    assert "for example 3/16" in result.output
+
+
 def test_a_directory_without_a_record_is_an_input_error(tmp_path: Path) -> None:
     write_log(tmp_path / "job" / "slurm.log", "hello")
     result = nixt("ingest", str(tmp_path / "job"))

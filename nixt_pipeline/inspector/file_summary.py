@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
+from typing import Any
 
 from nixt_pipeline.inspector.records import Row
 
@@ -42,6 +43,20 @@ class FileSummary:
     stateful: bool = False
     # First and last sequence number of each communicator, rank, process and function.
     counters: dict[Row, tuple[int, int]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """A form that JSON can hold, read back by `from_json`."""
+        content = {column.name: getattr(self, column.name) for column in fields(self)}
+        return content | {"processes": list(self.processes), "counters": list(self.counters.items())}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "FileSummary":
+        """The inverse of `to_json`."""
+        summary = cls(**content)
+        summary.rejects = [tuple(row) for row in content["rejects"]]
+        summary.processes = {(host, pid) for host, pid in content["processes"]}
+        summary.counters = {tuple(counter): (first, last) for counter, (first, last) in content["counters"]}
+        return summary
 
 
 def settle(summary: FileSummary) -> FileSummary:

@@ -10,6 +10,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,19 @@ from nixt_pipeline.inspector.file_summary import FileSummary, merge, settle
 from nixt_pipeline.inspector.records import Row
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
-from nixt_pipeline.store.parts import Bundle, DecodedBundle, Piece, decode_bundle, make_bundles, rewrite_part
+from nixt_pipeline.store.files import link_or_copy
+from nixt_pipeline.store.parts import (
+    Bundle,
+    DecodedBundle,
+    Piece,
+    decode_bundle,
+    decoded_before,
+    make_bundles,
+    rewrite_part,
+)
+
+# Below a generation: what workers have made of the logs, until the generation is whole.
+DECODED = "decoded"
 
 # Called with the bytes of input done and to do.
 Progress = Callable[[int, int], None]
@@ -36,6 +49,17 @@ class DecodedFiles:
     auxiliary: list[Row]
 
 
+def decode_share(
+    directory: str, pieces: list[Piece], generation: Path, settings: Settings, share: int, shares: int
+) -> int:
+    """Decode one of `shares` shares of the files, counted from 0, for `decode_files` to find; returns the bytes of it.
+
+    Shares can be decoded on different machines at the same time, if they see the same directories.
+    """
+    bundles = make_bundles(directory, pieces, generation / DECODED, settings)[share::shares]
+    return sum(decoded.bundle.weight_bytes for decoded in _run(bundles, settings, None, None))
+
+
 def decode_files(
     directory: str,
     pieces: list[Piece],
@@ -44,14 +68,21 @@ def decode_files(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> DecodedFiles:
-    """Decode whole files into parts of `generation`. Raises `IngestError` when a worker is killed."""
-    decoded = _run(make_bundles(directory, pieces, generation, settings), settings, progress, executor)
+    """Decode whole files into parts of `generation`; what was decoded before, in `DECODED` below it, is used.
+
+    Raises `IngestError` when a worker is killed.
+    """
+    target = generation / DECODED
+    decoded = _run(make_bundles(directory, pieces, target, settings), settings, progress, executor)
     again = _sliced_streams(decoded, pieces)
+    _adopt(decoded, generation)
     if again:
         # Lines that need a marker before them cannot be read in slices: such a file is decoded once more, in one piece.
         decoded = [_without(bundle, set(again), generation) for bundle in decoded]
         whole = [replace(piece, file=replace(piece.file, splittable=False)) for piece in again.values()]
-        decoded += _run(make_bundles(directory, whole, generation, settings), settings, None, executor)
+        in_one_piece = _run(make_bundles(directory, whole, target, settings), settings, None, executor)
+        _adopt(in_one_piece, generation)
+        decoded += in_one_piece
     slices: dict[int, list[FileSummary]] = defaultdict(list)
     for piece in pieces:
         if piece.lines_before is not None:
@@ -65,6 +96,16 @@ def decode_files(
         summaries=[settle(merge(of_file)) for of_file in slices.values()],
         auxiliary=[row for bundle in decoded for row in bundle.auxiliary],
     )
+
+
+def _adopt(decoded: list[DecodedBundle], generation: Path) -> None:
+    """Give the decoded parts a name in the generation, where they may be rewritten; the decoded ones stay as they
+    are."""
+    for bundle in decoded:
+        for table in layout.PARTED_TABLES:
+            source = generation / DECODED / table / f"{bundle.bundle.part}.parquet"
+            if source.exists():
+                link_or_copy(source, generation / table / source.name)
 
 
 def _sliced_streams(decoded: list[DecodedBundle], pieces: list[Piece]) -> dict[int, Piece]:
@@ -97,16 +138,18 @@ def _run(
 ) -> list[DecodedBundle]:
     """Decode the bundles in parallel; the result is in their order and does not depend on timing."""
     total, done = sum(bundle.weight_bytes for bundle in bundles), 0
-    results: dict[str, DecodedBundle] = {}
-    with _workers(len(bundles), settings, executor) as pool:
+    before = [decoded for bundle in bundles if (decoded := decoded_before(bundle)) is not None]
+    results = {decoded.bundle.part: decoded for decoded in before}
+    missing = [bundle for bundle in bundles if bundle.part not in results]
+    with _workers(len(missing), settings, executor) as pool:
         if pool is None:
-            finished: Iterator[DecodedBundle] = (decode_bundle(bundle, settings) for bundle in bundles)
+            finished: Iterator[DecodedBundle] = (decode_bundle(bundle, settings) for bundle in missing)
         else:
             with _main_module_hidden():
-                futures = [pool.submit(decode_bundle, bundle, settings) for bundle in bundles]
+                futures = [pool.submit(decode_bundle, bundle, settings) for bundle in missing]
             finished = (future.result() for future in as_completed(futures))
         try:
-            for decoded in finished:
+            for decoded in chain(before, finished):
                 results[decoded.bundle.part] = decoded
                 done += decoded.bundle.weight_bytes
                 if progress:

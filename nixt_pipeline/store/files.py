@@ -2,6 +2,7 @@
 
 import glob
 import os
+import shutil
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -59,3 +60,12 @@ def write_text(text: str, path: Path) -> None:
     """Write `text` as UTF-8, atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """A second name for the same file where the file system can, otherwise a copy; makes the directory."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

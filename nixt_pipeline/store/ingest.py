@@ -30,14 +30,14 @@ from nixt_pipeline.inspector.inventory import Inventory
 from nixt_pipeline.inspector.runs import read_run_info
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import accounts as books
-from nixt_pipeline.store import duplicates, layout, takeover
+from nixt_pipeline.store import duplicates, fan_out, layout, takeover
 from nixt_pipeline.store.accounts import FileAccount, IngestSummary
 from nixt_pipeline.store.catalog import publish_catalog
 from nixt_pipeline.store.dimensions import write_dimensions, write_membership
-from nixt_pipeline.store.fan_out import IngestError, Progress, decode_files
+from nixt_pipeline.store.fan_out import DECODED, IngestError, Progress
 from nixt_pipeline.store.files import write_table, write_text
 from nixt_pipeline.store.manifest import Manifest, UnknownRunError, read_manifest, write_manifest
-from nixt_pipeline.store.parts import AUXILIARY, compact, rewrite_part
+from nixt_pipeline.store.parts import AUXILIARY, Piece, compact, rewrite_part
 
 log = logging.getLogger(__name__)
 
@@ -98,13 +98,26 @@ def validate_records(
     with _locked(settings, run):
         validated = _read_validated(generation)
         if validated is not None:
+            shutil.rmtree(generation / DECODED, ignore_errors=True)
             accounts = [replace(account, reused=True) for account in validated.accounts]
             return replace(validated, accounts=accounts).summary(run)
-        shutil.rmtree(generation, ignore_errors=True)
-        generation.mkdir(parents=True)
+        _clear(generation)
         validated = _validate(inventory, generation, settings, progress, executor)
         write_text(orjson.dumps(validated).decode(), generation / _VALIDATED)
+        shutil.rmtree(generation / DECODED, ignore_errors=True)
     return validated.summary(run)
+
+
+def decode_share(run: str, settings: Settings, share: int, shares: int) -> int:
+    """Decode one of `shares` shares of the run's logs, counted from 0; `validate_records` finds what has been decoded.
+
+    Returns the bytes of logs in the share. Raises `IngestError`.
+    """
+    inventory = _read_inventory(settings, run)
+    plan = _plan(inventory, settings)[0]
+    return fan_out.decode_share(
+        inventory.directory, _readable(plan), _generation(settings, inventory), settings, share, shares
+    )
 
 
 def type_events(run: str, settings: Settings) -> dict[str, int]:
@@ -169,9 +182,7 @@ def _validate(
     inventory: Inventory, generation: Path, settings: Settings, progress: Progress | None, executor: Executor | None
 ) -> _Validated:
     started = time.monotonic()
-    old = _published_generation(settings, inventory.run)
-    before = _read_validated(old) if old else None
-    plan = takeover.plan(inventory, before.accounts if before else [])
+    plan, old, before = _plan(inventory, settings)
     kept = {account.file_id for account in plan.kept} | plan.grew.keys()
     parts: dict[str, list[int]] = {}
     rejects, auxiliary = [_REJECTS.empty_table()], [AUXILIARY.empty_table()]
@@ -179,11 +190,11 @@ def _validate(
         parts = takeover.take_over_parts(old, generation, kept, before.parts)
         rejects.append(takeover.take_over_table(old, "rejects", kept, _REJECTS))
         auxiliary.append(takeover.take_over_table(old, "auxiliary", kept, AUXILIARY))
-    readable = [piece for piece in plan.to_read if not piece.file.foreign and not piece.file.unreadable]
+    readable = _readable(plan)
     accounts = plan.kept + [
         books.account_unread(p.file_id, p.file) for p in plan.to_read if p.file.foreign or p.file.unreadable
     ]
-    decoded = decode_files(inventory.directory, readable, generation, settings, progress, executor)
+    decoded = fan_out.decode_files(inventory.directory, readable, generation, settings, progress, executor)
     parts |= decoded.parts
     files = {piece.file_id: piece.file for piece in readable}
     for summary in decoded.summaries:
@@ -208,6 +219,27 @@ def _validate(
     incarnations = write_membership(generation, inventory.run, settings)
     dropped = _dropped_by_plugin(pa.concat_tables(auxiliary))
     return _Validated(accounts, parts, incarnations, dropped, time.monotonic() - started)
+
+
+def _plan(inventory: Inventory, settings: Settings) -> tuple[takeover.Plan, Path | None, _Validated | None]:
+    """What to read and what to take over; from which published generation, and what that came to."""
+    old = _published_generation(settings, inventory.run)
+    before = _read_validated(old) if old else None
+    return takeover.plan(inventory, before.accounts if before else []), old, before
+
+
+def _readable(plan: takeover.Plan) -> list[Piece]:
+    return [piece for piece in plan.to_read if not piece.file.foreign and not piece.file.unreadable]
+
+
+def _clear(generation: Path) -> None:
+    """Remove what a killed ingest left of a generation, except what its workers had decoded to the end."""
+    generation.mkdir(parents=True, exist_ok=True)
+    for path in generation.iterdir():
+        if path.is_dir() and path.name != DECODED:
+            shutil.rmtree(path)
+        elif path.is_file():
+            path.unlink()
 
 
 def _without_duplicates(

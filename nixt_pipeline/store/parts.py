@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,7 +18,7 @@ from nixt_pipeline.inspector.inventory import LogFile
 from nixt_pipeline.inspector.log_file import decode_file
 from nixt_pipeline.inspector.records import Row, Typed
 from nixt_pipeline.settings import Settings
-from nixt_pipeline.store.files import temporary_path
+from nixt_pipeline.store.files import temporary_path, write_text
 
 EVENTS = taxonomy.stored_schema(taxonomy.EVENT_COLUMNS)
 CHANNELS = taxonomy.stored_schema(taxonomy.CHANNEL_COLUMNS)
@@ -39,8 +40,9 @@ _TEMPLATE_FROM_BYTES = 16 << 20
 # Parts below this size are joined once there are that many of them.
 _SMALL_PART_BYTES = 256 << 10
 _MANY_SMALL_PARTS = 32
-# Slices smaller than this are not worth a part of their own.
-_MIN_SLICE_BYTES = 32 << 20
+# A log is shared out among so many workers, but shares smaller than this are not worth a part of their own.
+_SHARES = 16
+_MIN_SHARE_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class Bundle:
-    """What one worker decodes into one part."""
+    """What one worker decodes into one part, below the directory `target`."""
 
     directory: str
     pieces: tuple[Piece, ...]
-    generation: str
+    target: str
 
     @property
     def part(self) -> str:
@@ -88,22 +90,23 @@ class DecodedBundle:
     auxiliary: list[Row]
 
 
-def make_bundles(directory: str, pieces: list[Piece], generation: Path, settings: Settings) -> list[Bundle]:
-    """Share the files out in bundles of about `bundle_bytes`, smaller ones when that keeps every worker busy.
+def make_bundles(directory: str, pieces: list[Piece], target: Path, settings: Settings) -> list[Bundle]:
+    """Share the files out in bundles of about `bundle_bytes`, smaller ones where that makes work for many workers.
 
-    A large file is cut into slices, if its lines can be understood one by one.
+    A large file is cut into slices, if its lines can be understood one by one. The bundles do not depend on the
+    machine: whoever shares the work, here or elsewhere, makes the same ones.
     """
     total = sum(piece.weight_bytes for piece in pieces)
-    target = min(settings.bundle_bytes, total // settings.workers + 1)
+    share = min(settings.bundle_bytes, max(total // _SHARES, _MIN_SHARE_BYTES))
     bundles: list[list[Piece]] = [[]]
     held = 0
-    for piece in (part for whole in pieces for part in _slices(whole, max(target, _MIN_SLICE_BYTES))):
-        if bundles[-1] and held + piece.weight_bytes > target:
+    for piece in (part for whole in pieces for part in _slices(whole, max(share, _MIN_SHARE_BYTES))):
+        if bundles[-1] and held + piece.weight_bytes > share:
             bundles.append([])
             held = 0
         bundles[-1].append(piece)
         held += piece.weight_bytes
-    return [Bundle(directory, tuple(bundle), str(generation)) for bundle in bundles if bundle]
+    return [Bundle(directory, tuple(bundle), str(target)) for bundle in bundles if bundle]
 
 
 def _slices(piece: Piece, target: int) -> list[Piece]:
@@ -115,8 +118,9 @@ def _slices(piece: Piece, target: int) -> list[Piece]:
 
 
 def decode_bundle(bundle: Bundle, settings: Settings) -> DecodedBundle:
-    """Decode a bundle into the Parquet files of its part. Runs in a worker process; a batch job would run the same."""
-    directory = Path(bundle.generation)
+    """Decode a bundle into the Parquet files of its part, and note that beside them. Runs in a worker process, on this
+    machine or another."""
+    directory = Path(bundle.target)
     by_template = bundle.weight_bytes >= _TEMPLATE_FROM_BYTES
     with (
         PartWriter(directory / "events" / f"{bundle.part}.parquet", EVENTS, _BATCH_ROWS) as events,
@@ -135,7 +139,23 @@ def decode_bundle(bundle: Bundle, settings: Settings) -> DecodedBundle:
             )
             for piece in bundle.pieces
         ]
+    note = {"summaries": [summary.to_json() for summary in summaries], "auxiliary": sink.auxiliary}
+    write_text(orjson.dumps(note).decode(), _note_path(bundle))
     return DecodedBundle(bundle, summaries, sink.auxiliary)
+
+
+def decoded_before(bundle: Bundle) -> DecodedBundle | None:
+    """What an earlier process made of the bundle; None when it has not been decoded to its end."""
+    try:
+        note = orjson.loads(_note_path(bundle).read_bytes())
+    except FileNotFoundError:
+        return None
+    summaries = [FileSummary.from_json(summary) for summary in note["summaries"]]
+    return DecodedBundle(bundle, summaries, [tuple(row) for row in note["auxiliary"]])
+
+
+def _note_path(bundle: Bundle) -> Path:
+    return Path(bundle.target) / f"{bundle.part}.json"
 
 
 class PartWriter:

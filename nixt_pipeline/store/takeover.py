@@ -1,7 +1,5 @@
 """Incremental ingest: what of the published generation is taken over, and what must be read again."""
 
-import os
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from nixt_pipeline.inspector.inventory import Inventory, LogFile, grew
 from nixt_pipeline.store import accounts as books
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.accounts import SUPERSEDED, FileAccount
+from nixt_pipeline.store.files import link_or_copy
 from nixt_pipeline.store.parts import Piece, rewrite_part
 
 # A copy is read again when anything changes: the file it is a copy of may be the one that changed.
@@ -73,9 +72,8 @@ def take_over_parts(old: Path, new: Path, kept: set[int], parts: dict[str, list[
             source, target = old / table / f"{part}.parquet", new / table / f"{part}.parquet"
             if not source.exists():
                 continue
-            target.parent.mkdir(parents=True, exist_ok=True)
             if staying == files:
-                _link(source, target)
+                link_or_copy(source, target)
             else:
                 rewrite_part(source, target, without_files=set(files) - kept)
     return taken
@@ -114,11 +112,3 @@ def _grew(account: FileAccount, file: LogFile, directory: Path) -> bool:
 
 def _has_rows(account: FileAccount) -> bool:
     return account.records + account.records_auxiliary + account.lines_rejected > 0
-
-
-def _link(source: Path, target: Path) -> None:
-    """A second name for the same file where the file system can, otherwise a copy."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)

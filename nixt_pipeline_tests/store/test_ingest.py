@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from nixt_pipeline.settings import Settings
-from nixt_pipeline.store import catalog, ingest, layout
+from nixt_pipeline.store import catalog, ingest, layout, parts
 from nixt_pipeline.store.accounts import IngestSummary
 from nixt_pipeline.store.fan_out import IngestError
 from nixt_pipeline.store.manifest import UnknownRunError, read_manifest
@@ -401,7 +402,7 @@ def test_a_run_that_arrives_in_pieces_equals_one_that_arrives_at_once(
 @pytest.fixture
 def small_slices(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Settings:
     """Settings under which a file of a few kB is already cut into slices."""
-    monkeypatch.setattr("nixt_pipeline.store.parts._MIN_SLICE_BYTES", 1000)
+    monkeypatch.setattr("nixt_pipeline.store.parts._MIN_SHARE_BYTES", 1000)
     return settings.model_copy(update={"bundle_bytes": 1000})
 
 
@@ -432,6 +433,34 @@ def test_a_large_stream_with_markers_is_decoded_in_one_piece(tmp_path: Path, sma
     assert query(small_slices, "SELECT count(*), count(DISTINCT (coll_sn, coll_exec_time_us)) FROM events") == [
         (300, 300)
     ]
+
+
+@pytest.mark.parametrize("shares", [(0, 1, 2), (1,)])
+def test_what_was_decoded_in_shares_is_not_decoded_again(
+    tmp_path: Path, small_slices: Settings, monkeypatch: pytest.MonkeyPatch, shares: tuple[int, ...]
+) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", *records(20), "noise", *records(20, start=20))
+    write_log(tmp_path / "in" / "a-pid2.log", marker(0), *records(9, pid=2))
+    expected = take_in(tmp_path / "in", small_slices), stored(small_slices)
+    shutil.rmtree(small_slices.data_dir)
+
+    ingest.take_inventory(tmp_path / "in", "run", small_slices)
+    for share in shares:
+        ingest.decode_share("run", small_slices, share, 3)
+    decoded: list[str] = []
+
+    def noting(bundle: parts.Bundle, settings: Settings) -> parts.DecodedBundle:
+        decoded.append(bundle.part)
+        return parts.decode_bundle(bundle, settings)
+
+    monkeypatch.setattr("nixt_pipeline.store.fan_out.decode_bundle", noting)
+    summary = take_in(tmp_path / "in", small_slices.model_copy(update={"workers": 1}))
+    assert (replace(summary, seconds=0), stored(small_slices)) == (replace(expected[0], seconds=0), expected[1])
+    directory = read_manifest(small_slices, "run").directory(small_slices)
+    n_parts = len(layout.table_files(directory, "events"))
+    assert n_parts > 5
+    assert len(decoded) == (0 if len(shares) == 3 else n_parts - len(range(1, n_parts, 3)))
+    assert not (directory / "decoded").exists()
 
 
 def test_many_small_additions_are_joined(tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
