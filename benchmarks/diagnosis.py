@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks.labelled_jobs import Label, write_labelled_job
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.scoring import Answer, Score, faults_table, healthy_table, score
+from benchmarks.varied import NAMES, varied
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.api import ingest_run
 from nixt_pipeline.diagnosis import diagnose
@@ -30,7 +31,8 @@ MARKS = ("<!-- evaluation: written by `python -m benchmarks.diagnosis` -->\n", "
 
 def diagnose_labelled_job(name: str, seed: int, directory: Path, settings: Settings) -> tuple[Label, dict[str, Any]]:
     """Write a job of the scenario `name` into `directory`, ingest it, and return its label and its diagnosis' JSON."""
-    label = write_labelled_job(directory, SCENARIOS[name], seed)
+    scenario = SCENARIOS[name] if name in SCENARIOS else varied(name, seed)
+    label = write_labelled_job(directory, scenario, seed)
     run = ingest_run(directory, settings).run
     build_cells(run, settings)
     return label, diagnose(run, settings).to_json()
@@ -111,9 +113,9 @@ def main() -> None:
     parser.add_argument("--failures", type=Path, help="file that receives the list of wrong answers")
     arguments = parser.parse_args()
 
-    names = [name for name in SCENARIOS if arguments.scenario in name]
+    names = [name for name in (*SCENARIOS, *NAMES) if arguments.scenario in name]
     if not names:
-        parser.error(f"no scenario contains {arguments.scenario!r}; there are: {', '.join(SCENARIOS)}")
+        parser.error(f"no scenario contains {arguments.scenario!r}; there are: {', '.join((*SCENARIOS, *NAMES))}")
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     scores = []
     for entry in evaluate(names, seeds, arguments.jobs):

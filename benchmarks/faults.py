@@ -110,8 +110,12 @@ class SlowGpu(Plant):
         self.job.slowdown[self.rank] *= self.strength
 
     def fault(self) -> Fault:
-        """Exact: the communicators of its host show the rank, and no other host has one."""
-        return self._label([self.host], [self.rank])
+        """Exact: its communicators show the rank, unless all of it that was recorded is between pipeline stages."""
+        job = self.job
+        if job.records_p2p or job.stages == 1 or job.tensor.ranks.shape[1] > 1:
+            return self._label([self.host], [self.rank])
+        row = job.pipeline.ranks[(job.pipeline.ranks == self.rank).any(axis=1)]
+        return self._label([self.host], [self.rank], candidates=job.host_of[row].ravel().tolist(), exact=False)
 
 
 class IntermittentLateness(SlowGpu):
@@ -138,6 +142,27 @@ class SlowComputeHost(Plant):
         """Exact when Send and Recv were recorded, for they show which pipeline stage waits for which."""
         mates = [self.host] if self.job.records_p2p else self.job.pipeline_mates(self.host)
         return self._label([self.host], self.job.ranks_of(self.host).tolist(), candidates=mates)
+
+
+class LateWindow(SlowComputeHost):
+    """A host computes slowly for a quarter of the job."""
+
+    name = "late window"
+
+    def __init__(self, job: FaultyJob, strength: float, steps: int, random: np.random.Generator) -> None:
+        super().__init__(job, strength, steps, random)
+        self.until_us: int | None = None
+
+    def before_step(self, step: int) -> None:
+        """Begin and end."""
+        super().before_step(step)
+        if step == self.onset + self.steps // 4:
+            self.until_us = EPOCH_US + int(self.job.clock.min())
+            self.job.slowdown[self.job.ranks_of(self.host)] /= self.strength
+
+    def fault(self) -> Fault:
+        """Like a slow host, but over."""
+        return replace(super().fault(), until_us=self.until_us)
 
 
 class ComputeDecay(SlowComputeHost):
@@ -174,6 +199,28 @@ class SlowNicHost(Plant):
             self.job.ranks_of(self.host).tolist(),
             candidates=candidates,
             accepted_kinds=("fabric-slow",) if everyone else (),
+        )
+
+
+class SlowNicProcess(Plant):
+    """The network card of one GPU is slow, and with it one ring and the pipeline edges of one process."""
+
+    name, kind, level = "slow NIC of one GPU", "slow-transfer", "rank"
+
+    def begin(self) -> None:
+        """Slow the card."""
+        self.job.network[self.rank] /= self.strength
+
+    def fault(self) -> Fault:
+        """Exact where a pipeline tells the members of its ring apart; else the ring as a set."""
+        job = self.job
+        row = int(np.flatnonzero((job.data.ranks == self.rank).any(axis=1))[0])
+        ring = [job.data.members[row][0].comm_id] if job.data.link == "network" else []
+        if job.records_p2p and job.stages > 1 and ring:
+            return self._label([self.host], [self.rank])
+        hosts = job.host_of[job.data.ranks[row]].tolist()
+        return self._label(
+            [self.host], [self.rank], ring, candidates=hosts, exact=False, accepted_kinds=("fabric-slow",)
         )
 
 

@@ -134,11 +134,9 @@ class Diagnosis:
         return tuple(f for f in self.findings if SEVERITIES.index(f.severity) <= SEVERITIES.index(severity))
 
 
-def severity_by_cost(cost_share: float, limits: Thresholds) -> Severity | None:
-    """P1 or P2 by the share of time that a finding costs; None when it is too small to tell anybody."""
-    if cost_share >= limits.p1_cost_share:
-        return "P1"
-    return "P2" if cost_share >= limits.p2_cost_share else None
+def severity_by_cost(cost_share: float, slowdown: float, p1_slowdown: float, limits: Thresholds) -> Severity:
+    """P1 for what costs much of the time, or is so much slower than its alike that it must be broken; else P2."""
+    return "P1" if cost_share >= limits.p1_cost_share or slowdown >= p1_slowdown else "P2"
 
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:

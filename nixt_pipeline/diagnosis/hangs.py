@@ -8,59 +8,29 @@ nothing is concluded.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
+from scipy import stats
 
 from nixt_pipeline.diagnosis.findings import Finding
-from nixt_pipeline.diagnosis.observations import Communicator, Observations, Process
+from nixt_pipeline.diagnosis.observations import Communicator, Edge, Observations, Process
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
 _FRONTIER = """
 SELECT
-    k.comm, e.coll, e.hostname, e.pid, max(e.coll_sn)::BIGINT AS last_sn, count(*) AS records,
-    count(*) FILTER (e.coll_sn > t.last_sn - least($tail, t.last_sn + 1)) AS in_tail
+    k.comm, e.coll, e.hostname, e.pid, max(e.coll_sn)::BIGINT AS last_sn, min(e.coll_sn)::BIGINT AS first_sn,
+    count(*) AS records
 FROM collectives AS e
 JOIN diagnosed_communicators AS k
     ON k.id IS NOT DISTINCT FROM e.id AND k.comm_name IS NOT DISTINCT FROM e.comm_name
     AND k.n_ranks = e.n_ranks AND k.nnodes IS NOT DISTINCT FROM e.nnodes
-JOIN (
-    SELECT k.comm, c.coll, max(c.coll_sn)::BIGINT AS last_sn
-    FROM cells AS c
-    JOIN diagnosed_communicators AS k
-        ON k.id IS NOT DISTINCT FROM c.id AND k.comm_name IS NOT DISTINCT FROM c.comm_name
-        AND k.n_ranks = c.n_ranks AND k.nnodes IS NOT DISTINCT FROM c.nnodes
-    WHERE c.incarnation = $incarnation AND c.coll_sn < 4611686018427387904
-    GROUP BY ALL
-) AS t ON t.comm = k.comm AND t.coll = e.coll
 WHERE e.incarnation = $incarnation AND e.coll IN (SELECT unnest($sync))
     AND e.hostname IS NOT NULL AND e.pid IS NOT NULL AND e.coll_sn < 4611686018427387904
 GROUP BY ALL
-ORDER BY ALL
-"""
-
-# Of an edge between two processes, each end counts for itself: what both counted is how far the edge got.
-_EDGE_COUNTS = """
-WITH ends AS (
-    SELECT
-        k.comm, e.rank, e.p2p_peer AS peer, e.coll, e.hostname, e.pid, count(*) AS operations,
-        sum(count(*)) OVER (PARTITION BY k.comm, e.rank) AS of_rank,
-        max(max(e.coll_sn)) OVER (PARTITION BY k.comm, e.rank) + 1
-            - min(min(e.coll_sn)) OVER (PARTITION BY k.comm, e.rank) AS numbered
-    FROM p2p AS e
-    JOIN diagnosed_communicators AS k
-        ON k.id IS NOT DISTINCT FROM e.id AND k.comm_name IS NOT DISTINCT FROM e.comm_name
-        AND k.n_ranks = e.n_ranks AND k.nnodes IS NOT DISTINCT FROM e.nnodes
-    WHERE e.incarnation = $incarnation AND e.hostname IS NOT NULL AND e.pid IS NOT NULL
-        AND e.coll_sn < 4611686018427387904
-    GROUP BY k.comm, e.rank, e.p2p_peer, e.coll, e.hostname, e.pid
-)
-SELECT s.comm, s.hostname, s.pid, r.hostname, r.pid, s.operations, r.operations
-FROM ends AS s
-JOIN ends AS r ON r.comm = s.comm AND r.rank = s.peer AND r.peer = s.rank
-WHERE s.coll = 'Send' AND r.coll = 'Recv' AND s.of_rank = s.numbered AND r.of_rank = r.numbered
 ORDER BY ALL
 """
 
@@ -75,34 +45,23 @@ GROUP BY ALL
 ORDER BY ALL
 """
 
-# Operations at the end by which it is judged whether the log is complete there.
-_TAIL = 20
-# A ring buffer that overflows loses records in the middle of a communicator's life; at the end, nearly all are there.
-_WHOLE_TAIL = 0.9
+# Records lost at random leave few processes without their last operation; a log that lost its tail leaves many so.
+# How unlikely their number must be by chance, and how unlikely the lead of the others over those that stopped.
+_TAIL_CHANCE = 0.01
+_LEAD_CHANCE = 0.001
 # More silent processes than this are a job that was cut off, not processes that died.
 _FEW = 0.25
 
 
 @dataclass(frozen=True)
-class Edge:
-    """Send and Recv from one process to another: the communicator, and how many operations both ends completed."""
-
-    comm: Communicator
-    source: Process
-    target: Process
-    operations: int
-
-
-@dataclass(frozen=True)
 class Series:
-    """One collective function of one communicator: the last sequence number of each process, and whether its log is
-    whole at the end."""
+    """One collective function of one communicator: the last sequence number of each process, and the share of its
+    records that were lost somewhere before."""
 
     comm: Communicator
     coll: str
     last: dict[Process, int]
-    in_tail: int
-    records: int
+    lost: float
 
     @property
     def furthest(self) -> int:
@@ -110,14 +69,9 @@ class Series:
         return max(self.last.values())
 
     @property
-    def even(self) -> bool:
-        """Whether all members recorded the same last number."""
-        return len(self.last) == self.comm.n_ranks and len(set(self.last.values())) == 1
-
-    @property
-    def whole(self) -> bool:
-        """Whether hardly a record is missing among the last ones."""
-        return self.in_tail >= _WHOLE_TAIL * self.comm.n_ranks * min(_TAIL, self.furthest + 1)
+    def behind(self) -> int:
+        """How many members have no record of the last collective."""
+        return self.comm.n_ranks - sum(last == self.furthest for last in self.last.values())
 
     @property
     def family(self) -> tuple[object, ...]:
@@ -128,23 +82,18 @@ class Series:
 def find_hangs(con: duckdb.DuckDBPyConnection, seen: Observations, limits: Thresholds) -> list[Finding]:
     """Hangs, silent processes and disagreements of the launch that `seen` shows; call it after `observe`."""
     parameters: dict[str, Any] = {"incarnation": seen.incarnation, "sync": list(SYNC_COLLECTIVES)}
-    series = _series(con.sql(_FRONTIER, params=parameters | {"tail": _TAIL}).fetchall(), seen)
+    series = _series(con.sql(_FRONTIER, params=parameters).fetchall(), seen)
     silent = silent_processes(series, len(seen.processes), limits)
     findings = [_silent(process, series, seen) for process in silent]
     findings += _mismatches(con.sql(_MISMATCHES, params=parameters).fetchall(), seen)
     if silent:
         return findings
-    rows = con.sql(_EDGE_COUNTS, params={"incarnation": seen.incarnation}).fetchall()
-    edges = [
-        Edge(seen.communicators[comm], (source_host, source_pid), (host, pid), min(sent, received))
-        for comm, source_host, source_pid, host, pid, sent, received in rows
-    ]
-    groups = joined_by_edges(stopped_first(series), edges)
-    odd = odd_edges(edges) if groups else []
+    groups = joined_by_edges(stopped_first(series), seen.edges)
+    odd = odd_edges(seen.edges) if groups else []
     return findings + ([_edge_hang(seen, odd, groups)] if odd else [_hang(seen, stopped, series) for stopped in groups])
 
 
-def joined_by_edges(groups: list[list[Series]], edges: list[Edge]) -> list[list[Series]]:
+def joined_by_edges(groups: list[list[Series]], edges: Sequence[Edge]) -> list[list[Series]]:
     """Groups between which something is sent are one hang: a pipeline stage that stops leaves the next without input,
     and which of them stopped first the numbers cannot say."""
     joined: list[list[Series]] = []
@@ -155,7 +104,7 @@ def joined_by_edges(groups: list[list[Series]], edges: list[Edge]) -> list[list[
     return joined
 
 
-def _linked(one: list[Series], other: list[Series], edges: list[Edge]) -> bool:
+def _linked(one: list[Series], other: list[Series], edges: Sequence[Edge]) -> bool:
     left = {member for item in one for member in item.comm.members}
     right = {member for item in other for member in item.comm.members}
     return any(
@@ -164,7 +113,7 @@ def _linked(one: list[Series], other: list[Series], edges: list[Edge]) -> bool:
     )
 
 
-def odd_edges(edges: list[Edge]) -> list[Edge]:
+def odd_edges(edges: Sequence[Edge]) -> list[Edge]:
     """Edges that got less far than most of their siblings, which lead from the same host to the same host: all of them
     do the same in lockstep, so that the odd one stopped by its own doing."""
     siblings: dict[tuple[str, str], list[Edge]] = defaultdict(list)
@@ -173,31 +122,39 @@ def odd_edges(edges: list[Edge]) -> list[Edge]:
     odd: list[Edge] = []
     for family in siblings.values():
         furthest = max(edge.operations for edge in family)
-        behind = [edge for edge in family if edge.operations < furthest]
+        behind = [edge for edge in family if edge.lost ** (furthest - edge.operations) <= _LEAD_CHANCE]
         odd += behind if len(behind) * 2 < len(family) else []
     return odd
 
 
 def _series(rows: list[tuple[Any, ...]], seen: Observations) -> list[Series]:
     last: dict[tuple[int, str], dict[Process, int]] = defaultdict(dict)
-    in_tail: dict[tuple[int, str], int] = defaultdict(int)
+    first: dict[tuple[int, str], int] = {}
     records: dict[tuple[int, str], int] = defaultdict(int)
-    for comm, coll, host, pid, sn, count, tail in rows:
-        last[comm, coll][host, pid] = sn
-        in_tail[comm, coll] += tail
-        records[comm, coll] += count
-    return [
-        Series(seen.communicators[comm], coll, of_process, in_tail[comm, coll], records[comm, coll])
-        for (comm, coll), of_process in sorted(last.items())
-    ]
+    for comm, coll, host, pid, sn, least, count in rows:
+        key = (comm, coll)
+        last[key][host, pid] = sn
+        first[key] = min(least, first.get(key, least))
+        records[key] += count
+    found = []
+    for (comm, coll), of_process in sorted(last.items()):
+        numbers = max(of_process.values()) - first[comm, coll] + 1
+        lost = max(0.0, 1 - records[comm, coll] / (numbers * seen.communicators[comm].n_ranks))
+        found.append(Series(seen.communicators[comm], coll, of_process, lost))
+    return found
+
+
+def ended_together(series: list[Series]) -> bool:
+    """Whether the log reaches to the end: no more processes lack the last collective of a communicator than lose any
+    other record. A log whose tail was lost ends at another number for each process, and proves nothing."""
+    behind = sum(item.behind for item in series)
+    expected = sum(item.lost * item.comm.n_ranks for item in series)
+    return behind == 0 or float(stats.poisson.sf(behind - 1, expected)) > _TAIL_CHANCE
 
 
 def stopped_first(series: list[Series]) -> list[list[Series]]:
-    """Groups of series that stopped before their alike, one group for each hang; empty after a normal end.
-
-    Needs an even end: where ranks of one communicator differ, the tail of the log was lost and proves nothing.
-    """
-    if not series or not all(item.even and item.whole for item in series):
+    """Groups of series that stopped before their alike, one group for each hang; empty after a normal end."""
+    if not series or not ended_together(series):
         return []
     families: dict[tuple[object, ...], list[Series]] = defaultdict(list)
     for item in series:
@@ -210,6 +167,12 @@ def stopped_first(series: list[Series]) -> list[list[Series]]:
         if 0 < len(family) - len(ahead) < len(family) and len(ahead) * 2 >= len(family):
             least = min(item.furthest for item in family)
             behind += [item for item in family if item.furthest == least]
+    # Whoever lost many records may have lost the last ones in all of its ranks.
+    lead: dict[int, float] = defaultdict(lambda: 1.0)
+    for item in behind:
+        furthest = max(other.furthest for other in families[item.family])
+        lead[item.comm.number] *= item.lost ** (item.comm.n_ranks * (furthest - item.furthest))
+    behind = [item for item in behind if lead[item.comm.number] * len(series) <= _LEAD_CHANCE]
     groups: list[list[Series]] = []
     for item in behind:
         touching = [group for group in groups if any(_touch(item, other) for other in group)]
@@ -276,14 +239,14 @@ def _edge_hang(seen: Observations, odd: list[Edge], groups: list[list[Series]]) 
     ends = sorted({end for edge in odd for end in (edge.source, edge.target)})
     # The one who hung before Send or Recv may just as well have been about to enter a collective.
     stopped = {item.comm.id for group in groups for item in group if set(ends) & set(item.comm.members)}
-    names = ", ".join(f"{edge.comm.label} ({edge.operations} completed)" for edge in odd[:4])
+    names = ", ".join(f"{seen.communicators[edge.comm].label} ({edge.operations} completed)" for edge in odd[:4])
     return Finding(
         kind="hang",
         severity="P0",
         level="communicator",
         hosts=tuple(sorted({host for host, _ in ends})),
         processes=tuple(f"{host}-pid{pid}" for host, pid in ends),
-        communicators=tuple(sorted({edge.comm.id for edge in odd} | stopped)),
+        communicators=tuple(sorted({seen.communicators[edge.comm].id for edge in odd} | stopped)),
         ambiguous=True,
         onset_us=_last_time(seen),
         evidence=(

@@ -11,19 +11,20 @@ A name is given only when collectives confirm it: in those where somebody waited
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nixt_pipeline.diagnosis.findings import Effect, Finding, severity_by_cost
 from nixt_pipeline.diagnosis.observations import Observations, Process
-from nixt_pipeline.diagnosis.windows import Window, chance, densest_window
+from nixt_pipeline.diagnosis.windows import Noise, Window, chance, densest_window, noise_of
 from nixt_pipeline.settings import Thresholds
 
 Floats = NDArray[np.float64]
 
-# Nearest rank above: with two peers the one that waits, with many one that is not itself late.
+# With two peers the one that waits, with many one that is not itself late, and not the one that waits most: a Send may
+# wait while its process computes on.
 _REFERENCE_QUANTILE = 0.75
 # A host is late when nearly all of its processes are; otherwise the processes are named.
 _HOST_SHARE = 0.75
@@ -39,43 +40,53 @@ class Late:
     stage: int
     window: Window
     cost_share: float
+    slowdown: float | None
     lost_us: float
     late_us: float
     probability: float
-    last_arrivals: int
+    last_share: float
     waited_cells: int
     peers: int
 
 
-def deficits(seen: Observations) -> Floats:
-    """Microseconds by process and block that a process spends less in communication than those of its stage."""
+def deficits(seen: Observations) -> tuple[Floats, Floats]:
+    """Microseconds by process and block: how much less a process spends in communication than those of its stage, and
+    what those spend outside of it."""
     occupied = seen.communicating
     index = {process: row for row, process in enumerate(seen.processes)}
-    result = np.zeros_like(occupied)
+    late, working = np.zeros_like(occupied), np.zeros_like(occupied)
     for stage in seen.stages():
         rows = [index[process] for process in stage]
-        reference = np.quantile(occupied[rows], _REFERENCE_QUANTILE, axis=0, method="higher")
-        result[rows] = reference - occupied[rows]
-    return result
+        reference = np.quantile(occupied[rows], _REFERENCE_QUANTILE, axis=0, method="nearest")
+        late[rows] = reference - occupied[rows]
+        working[rows] = seen.block_us - reference
+    return late, working
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A host or a process that may be late: its rows in the observations, and its deficit by block."""
+    """A host or a process that may be late: its rows in the observations, its deficit by block, and what its peers
+    spend outside of communication."""
 
     level: str
     stage: int
     rows: tuple[int, ...]
     values: Floats
+    working: Floats
 
     def beyond(self, gate: Floats) -> float:
         """How much of the deficit is more than the gate."""
         return float(np.clip(self.values - gate, 0, None).sum())
 
+    def gate(self, block_us: Floats, limits: Thresholds) -> Floats:
+        """What marks a block: half of the entity's larger deficits, within the costs that are worth a note."""
+        typical = float(np.quantile(self.values / block_us, 0.9)) / 2
+        return block_us * min(max(typical, limits.min_cost_share), limits.p2_cost_share)
+
 
 def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
     """Everybody who is late by their own doing, hosts before processes; what is explained by a host is not repeated."""
-    late = deficits(seen)
+    late, working = deficits(seen)
     found: list[Late] = []
     for number, stage in enumerate(seen.stages()):
         rows = [row for row, process in enumerate(seen.processes) if process in stage]
@@ -88,53 +99,74 @@ def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
             if len(members) > 1 and len(by_host) > 1:
                 # What nearly all of its processes have in common: one late process does not make a host late.
                 common = np.quantile(late[members], 1 - _HOST_SHARE, axis=0, method="lower")
-                hosts.append(_Candidate("host", number, tuple(members), common))
+                hosts.append(_Candidate("host", number, tuple(members), common, working[members[0]]))
                 # A process stands out from its host: what all have in common is the host's, named or not.
                 own[members] = late[members] - np.clip(common, 0, None)
         late_hosts = _search(seen, hosts, len(by_host), limits)
         explained = {process for entity in late_hosts for process in entity.processes}
-        singles = [_Candidate("rank", number, (row,), own[row]) for row in rows if seen.processes[row] not in explained]
+        singles = [
+            _Candidate("rank", number, (row,), own[row], working[row])
+            for row in rows
+            if seen.processes[row] not in explained
+        ]
         found += [*late_hosts, *_search(seen, singles, len(singles), limits)]
     return found
 
 
 def _search(seen: Observations, candidates: list[_Candidate], entities: int, limits: Thresholds) -> list[Late]:
     """Name one after the other, the latest first, each time without those that are named already."""
-    gate = limits.p2_cost_share * seen.block_us
+    gate = limits.min_cost_share * seen.block_us
     found: list[Late] = []
     rest = sorted(candidates, key=lambda candidate: -candidate.beyond(gate))
+    noise = noise_of([candidate.values / seen.block_us for candidate in candidates])
     while rest:
         latest, *rest = rest
-        top = np.max([*(candidate.values for candidate in rest), np.zeros_like(gate)], axis=0)
-        window = densest_window((latest.values > gate) & (latest.values >= top))
+        marks = latest.values > latest.gate(seen.block_us, limits)
+        window = densest_window(marks)
         if window is None:
             break
-        late = _judge(seen, latest, window, entities - len(found), len(candidates), limits)
+        top = np.max([*(candidate.values for candidate in rest), np.zeros_like(gate)], axis=0)
+        first = replace(window, marked=int((marks & (latest.values >= top))[window.part()].sum()))
+        # By chance, each is the latest of a block equally often.
+        probability = chance(first, 1 / max(entities - len(found), 2), len(candidates))
+        late = _judge(seen, latest, window, entities - len(found), (probability, len(candidates), noise), limits)
         found += [late] if late else []
     return found
 
 
 def _judge(
-    seen: Observations, candidate: _Candidate, window: Window, entities: int, tested: int, limits: Thresholds
+    seen: Observations,
+    candidate: _Candidate,
+    window: Window,
+    entities: int,
+    odds: tuple[float, int, Noise],
+    limits: Thresholds,
 ) -> Late | None:
-    """The candidate as a finding, if chance does not explain it, it costs enough, and collectives confirm it."""
+    """The candidate as a finding, if chance does not explain it, it costs enough, and collectives confirm it.
+
+    `odds`: how likely it would be the latest so often, how many are tested, how much deficits vary by themselves.
+    """
     part = window.part()
     elapsed = float(seen.block_us[part].sum())
     cost = float(np.clip(candidate.values[part], 0, None).sum())
-    # By chance, each is the latest of a block equally often.
-    probability = chance(window, 1 / max(entities, 2), tested)
+    working = float(candidate.working[part].sum())
+    # Where communication overlaps computation, what is left of a block says nothing about computing.
+    slowdown = 1 + cost / working if working > limits.p2_cost_share * elapsed else None
+    by_rank, tested, noise = odds
+    by_size = noise.chance(candidate.values[part] / seen.block_us[part] - limits.min_cost_share, window, tested)
+    probability = min(1.0, 2 * min(by_rank, by_size))
+    share = cost / elapsed if elapsed > 0 else 0.0
+    slow = slowdown is not None and slowdown >= limits.min_slowdown and share >= limits.min_cost_share
     if (
         window.marked < limits.min_blocks
         or window.density < limits.min_density
         or probability > limits.max_chance
-        or elapsed <= 0
-        or cost / elapsed < limits.p2_cost_share
+        or not (slow or share >= limits.p2_cost_share)
     ):
         return None
     processes = tuple(seen.processes[row] for row in candidate.rows)
     last, waited = _confirmation(seen, set(processes), window, candidate.level)
-    # About every marked block must show it, and of those that show anything, most must show this one.
-    if last < limits.min_last_share * window.marked or last < limits.min_last_share * waited:
+    if last < limits.min_last_share:
         return None
     return Late(
         level=candidate.level,
@@ -142,33 +174,37 @@ def _judge(
         processes=processes,
         stage=candidate.stage,
         window=window,
-        cost_share=min(1.0, cost / elapsed),
+        cost_share=min(1.0, share),
+        slowdown=slowdown,
         # A synchronous job waits as a whole: in its peers' collectives, and through pipelines everywhere else.
         lost_us=cost * (len(seen.processes) - len(processes)),
         late_us=cost / window.length,
         probability=probability,
-        last_arrivals=last,
+        last_share=last,
         waited_cells=waited,
         peers=entities - 1,
     )
 
 
-def _confirmation(seen: Observations, processes: set[Process], window: Window, level: str) -> tuple[int, int]:
-    """Of the collectives in the window that somebody waited in and that the entity shares with others: how many it came
-    last in, and how many there are."""
+def _confirmation(seen: Observations, processes: set[Process], window: Window, level: str) -> tuple[float, int]:
+    """Of the time that was waited in collectives that the entity shares with others, the share for which it came last,
+    in the middle block of the window by that share; and in how many collectives somebody waited."""
     hosts = {host for host, _ in processes}
     shared = set()
     for comm in seen.communicators:
         inside = sum(member in processes for member in comm.members)
         if inside and inside < len(comm.members) and (level == "rank" or len(comm.hosts) > 1):
             shared.add(comm.number)
-    last, waited = 0, 0
+    last, waited = np.zeros(window.length), np.zeros(window.length)
+    cells = 0
     for arrival in seen.arrivals:
         if arrival.comm in shared and window.first <= arrival.block <= window.last:
-            waited += arrival.cells
+            cells += arrival.cells
+            waited[arrival.block - window.first] += arrival.waited_us
             if arrival.process in processes or (level == "host" and arrival.process[0] in hosts):
-                last += arrival.cells
-    return last, waited
+                last[arrival.block - window.first] += arrival.waited_us
+    shares = np.divide(last, waited, out=np.zeros_like(last), where=waited > 0)
+    return float(np.median(shares)), cells
 
 
 def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> list[Finding]:
@@ -188,12 +224,11 @@ def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> l
                 and other.window.overlap(first.window) * 2 >= min(first.window.length, other.window.length)
             ]
             left = [other for other in left if other not in group]
-        severity = severity_by_cost(first.cost_share, limits)
+        severity = severity_by_cost(first.cost_share, first.slowdown or 1.0, limits.p1_slowdown, limits)
         # Of two processes without others to compare with, or with a stage before it that was not seen, the named one
         # may yet be a victim.
         sure = (first.peers > 1 or first.level == "host") and (pipelined_seen or len(group) > 1)
-        if severity is not None:
-            findings.append(_finding(seen, first, group, severity if sure else "P2"))
+        findings.append(_finding(seen, first, group, severity if sure else "P2"))
     return findings
 
 
@@ -220,16 +255,17 @@ def _finding(seen: Observations, first: Late, group: list[Late], severity: str) 
         ambiguous=len(group) > 1,
         onset_us=first.window.onset_us(seen.block_end_us),
         until_us=first.window.until_us(seen.block_end_us),
-        effect=Effect(share, 1 / (1 - share) if share < 1 else None, first.lost_us / 1e6),
+        effect=Effect(share, first.slowdown, first.lost_us / 1e6),
         evidence=(
-            f"{everybody.capitalize()} stand still {share:.0%} of the time for {name}: it came last in"
-            f" {first.last_arrivals:,} of {first.waited_cells:,} collectives in which ranks waited, and spends"
+            f"{everybody.capitalize()} stand still {share:.1%} of the time for {name}: it spends"
             f" {first.late_us / 1e3:.3g} ms less in communication than its peers in each of {first.window.length}"
-            f" stretches of the job ({first.window.marked} clearly; by chance p < {max(first.probability, 1e-12):.1g})."
+            f" stretches of the job ({first.window.marked} clearly; by chance p < {max(first.probability, 1e-12):.1g}),"
+            f" and {first.last_share:.0%} of the waiting in its collectives is for it ({first.waited_cells:,} in which"
+            " ranks waited)."
         ),
         counter_evidence=(
-            f"In {first.waited_cells - first.last_arrivals:,} collectives with waiting somebody else came last. Waiting"
-            f" for others and slow transfers are already taken out.{unseen}"
+            f"{1 - first.last_share:.0%} of the waiting in its collectives is for somebody else. Waiting for others and"
+            f" slow transfers are already taken out.{unseen}"
         ),
         next_step=(
             f"Look at what {name} does between collectives: GPU clocks and throttling, data loader, CPU and memory"

@@ -28,6 +28,8 @@ Process = tuple[str, int]  # hostname, pid
 
 # Matching a million Sends with their Recvs takes about half of the default memory limit.
 _SENDS_PER_PASS = 1_000_000
+# Write times closer than this share of a mean block are those of one pass of the dump thread.
+_SAME_PASS = 0.05
 # The share of the ranks that send or receive of which the place of every operation must be known.
 _NUMBERED_ENOUGH = 0.9
 # Incomplete collectives that are looked at in each block of a communicator: more tell hardly more, but take memory.
@@ -81,12 +83,43 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Arrival:
-    """In one block of one communicator: how often `process` came last in collectives that waited noticeably."""
+    """In one block of one communicator: how often `process` came last in collectives that waited noticeably, and how
+    long the first rank waited in them."""
 
     comm: int
     block: int
     process: Process
     cells: int
+    waited_us: float
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Send and Recv from one process to another: how many operations each end completed, by its records, and which
+    share of its operations each end recorded."""
+
+    comm: int
+    source: Process
+    target: Process
+    sent: int
+    received: int
+    source_recorded: float
+    target_recorded: float
+
+    @property
+    def lossless(self) -> bool:
+        """Whether both ends recorded everything, so that their counts are exact."""
+        return self.source_recorded >= 1 and self.target_recorded >= 1
+
+    @property
+    def operations(self) -> int:
+        """How many operations were completed at both ends. Who lost records may have lost the last ones."""
+        return min(self.sent, self.received) if self.lossless else max(self.sent, self.received)
+
+    @property
+    def lost(self) -> float:
+        """How likely an operation that was completed left a record at neither end."""
+        return max(0.0, 1 - self.source_recorded) * max(0.0, 1 - self.target_recorded)
 
 
 @dataclass(frozen=True)
@@ -106,6 +139,7 @@ class Observations:
     block_end_us: tuple[int | None, ...]
     arrivals: tuple[Arrival, ...]
     transfers: tuple[Transfer, ...]
+    edges: tuple[Edge, ...]
     matched_p2p: int
     large_message_bytes: int
 
@@ -160,21 +194,25 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
     index = {process: row for row, process in enumerate(processes)}
     p2p = _point_to_point(con, launch, blocks, index)
     entries = [*_in_collectives(con, launch, index), *(p2p.entries if p2p.complete else [])]
+    communicating = _communicating(entries, len(processes), blocks)
     last = {"floor_us": limits.late_floor_us, "share": limits.late_spread_share}
     return Observations(
         incarnation=incarnation,
         processes=processes,
         communicators=communicators,
         blocks=blocks,
-        communicating=_communicating(entries, len(processes), blocks),
-        block_us=_block_durations(con, blocks, launch),
+        communicating=communicating,
+        # Write times of a plugin that writes once, at the end, say nothing: a block lasts at least as long as what half
+        # of the processes did in it.
+        block_us=np.maximum(_block_durations(con, blocks, launch), np.median(communicating, axis=0)),
         block_end_us=_block_ends(con, blocks),
         arrivals=tuple(
-            Arrival(comm, block, (host, pid), cells)
-            for comm, block, host, pid, cells in con.sql(queries.LAST_ARRIVALS, params=last).fetchall()
+            Arrival(comm, block, (host, pid), cells, waited)
+            for comm, block, host, pid, cells, waited in con.sql(queries.LAST_ARRIVALS, params=last).fetchall()
         ),
-        transfers=(*_collective_transfers(con, communicators), *_edge_transfers(p2p.edges)),
-        matched_p2p=sum(edge[-1] for edge in p2p.edges) if p2p.complete else 0,
+        transfers=(*_collective_transfers(con, communicators), *_edge_transfers(p2p.pairs)),
+        edges=tuple(p2p.edges),
+        matched_p2p=sum(pair[-1] for pair in p2p.pairs) if p2p.complete else 0,
         large_message_bytes=limits.large_message_bytes,
     )
 
@@ -188,7 +226,8 @@ class _PointToPoint:
     """Send and Recv: pairs by edge and block (`queries.EDGES`), times of each process, and whether hardly a rank's
     operations are unknown. With some of them only, processes would differ by what was recorded of them."""
 
-    edges: list[tuple[Any, ...]]
+    edges: list[Edge]
+    pairs: list[tuple[Any, ...]]
     entries: list[Entry]
     complete: bool
 
@@ -200,7 +239,8 @@ def _point_to_point(
         "SELECT count(*) FROM p2p WHERE incarnation = $incarnation AND coll = 'Send'", params=launch
     ).fetchall()
     passes = 1 + sends // _SENDS_PER_PASS
-    edges: list[tuple[Any, ...]] = []
+    edges: list[Edge] = []
+    pairs: list[tuple[Any, ...]] = []
     entries: list[Entry] = []
     ranks, numbered = 0, 0
     for number in range(passes):
@@ -209,7 +249,9 @@ def _point_to_point(
         con.register("p2p_positions", positions)
         con.execute(queries.P2P_NUMBERED)
         con.unregister("p2p_positions")
-        edges += con.sql(queries.EDGES, params={"blocks": blocks}).fetchall()
+        for comm, source, source_pid, target, target_pid, *counts in con.sql(queries.P2P_PROGRESS).fetchall():
+            edges.append(Edge(comm, (source, source_pid), (target, target_pid), *counts))
+        pairs += con.sql(queries.EDGES, params={"blocks": blocks}).fetchall()
         for *series, host, pid, block, time in con.sql(queries.P2P_OCCUPATION, params={"blocks": blocks}).fetchall():
             entries.append((tuple(series), index[host, pid], block, time))
         [(all_ranks, lossless)] = con.sql(
@@ -218,8 +260,9 @@ def _point_to_point(
         ).fetchall()
         ranks += all_ranks
         numbered += lossless + ordered
-    edges.sort(key=lambda edge: tuple(map(str, edge)))
-    return _PointToPoint(edges, entries, bool(edges) and numbered >= _NUMBERED_ENOUGH * ranks)
+    pairs.sort(key=lambda pair: tuple(map(str, pair)))
+    edges.sort(key=lambda edge: (edge.comm, edge.source, edge.target))
+    return _PointToPoint(edges, pairs, entries, bool(pairs) and numbered >= _NUMBERED_ENOUGH * ranks)
 
 
 def _positions(con: duckdb.DuckDBPyConnection) -> tuple[pa.Table, int]:
@@ -312,9 +355,9 @@ def _in_collectives(
         yield (comm, str(functions[coll])), member, block, float(in_block[number]) * time
 
 
-def _edge_transfers(edges: list[tuple[Any, ...]]) -> list[Transfer]:
+def _edge_transfers(pairs: list[tuple[Any, ...]]) -> list[Transfer]:
     transfers = []
-    for comm, source_host, source_pid, host, pid, size, block, median, stands_for, _ in edges:
+    for comm, source_host, source_pid, host, pid, size, block, median, stands_for, _ in pairs:
         source, target = (source_host, source_pid), (host, pid)
         alike = ("p2p", size, source_host == host)
         path = ("p2p", source, target, size)
@@ -354,7 +397,8 @@ def _block_ends(con: duckdb.DuckDBPyConnection, blocks: int) -> tuple[int | None
 def _block_durations(con: duckdb.DuckDBPyConnection, blocks: int, launch: dict[str, Any]) -> Floats:
     """Wall time of each block: differences of one communicator's own write times, the median over communicators.
 
-    The sum is the span of the log; a block shorter than a dump interval gets its share of the whole.
+    Blocks that were written by the same pass of the dump thread share the time since the pass before. The first block
+    gets its share of the whole log.
     """
     by_comm: dict[int, dict[int, int]] = defaultdict(dict)
     for comm, block, until in con.sql(queries.BLOCK_ENDS).fetchall():
@@ -367,6 +411,14 @@ def _block_durations(con: duckdb.DuckDBPyConnection, blocks: int, launch: dict[s
     durations = np.full(blocks, share)
     for block in range(1, blocks):
         steps = [ends[block] - ends[block - 1] for ends in by_comm.values() if block in ends and block - 1 in ends]
-        if steps and np.median(steps) > 0:
-            durations[block] = float(np.median(steps))
-    return durations
+        if steps:
+            durations[block] = max(0.0, float(np.median(steps)))
+    return shared_out(durations, _SAME_PASS * share)
+
+
+def shared_out(durations: Floats, least: float) -> Floats:
+    """Each run of durations below `least` shares the duration before it."""
+    passes = np.cumsum((durations > least).astype(np.int64))
+    passes = passes - passes[0]
+    shared: Floats = (np.bincount(passes, durations) / np.bincount(passes))[passes]
+    return shared

@@ -118,7 +118,7 @@ ORDER BY ALL
 
 LAST_ARRIVALS = """
 SELECT
-    comm, block, min_hostname, min_pid, count(*) AS cells
+    comm, block, min_hostname, min_pid, count(*) AS cells, sum(max_exec_time_us - min_exec_time_us) AS waited_us
 FROM blocked_cells
 WHERE max_exec_time_us - min_exec_time_us > greatest($floor_us, $share * min_exec_time_us)
     AND min_hostname IS NOT NULL AND min_pid IS NOT NULL
@@ -228,6 +228,25 @@ SELECT
     median(least(send_us, recv_us)) AS transfer_us, sum(weight) AS stands_for, count(*) AS pairs
 FROM blocked
 GROUP BY comm, source_host, source_pid, target_host, target_pid, size_bytes, block
+ORDER BY ALL
+"""
+
+# How far both ends of each edge got, and which share of their rank's operations was recorded.
+P2P_PROGRESS = """
+WITH recorded AS (
+    SELECT comm, rank, count(*) / (max(sn) - least(min(sn), 1) + 1) AS share
+    FROM p2p_operations
+    GROUP BY comm, rank
+),
+ends AS (
+    SELECT n.comm, n.rank, n.peer, n.coll, n.hostname, n.pid, max(n.number) AS reached, any_value(r.share) AS share
+    FROM p2p_numbered AS n JOIN recorded AS r ON r.comm = n.comm AND r.rank = n.rank
+    GROUP BY n.comm, n.rank, n.peer, n.coll, n.hostname, n.pid
+)
+SELECT s.comm, s.hostname, s.pid, r.hostname, r.pid, s.reached, r.reached, s.share, r.share
+FROM ends AS s
+JOIN ends AS r ON r.comm = s.comm AND r.rank = s.peer AND r.peer = s.rank
+WHERE s.coll = 'Send' AND r.coll = 'Recv'
 ORDER BY ALL
 """
 

@@ -1,6 +1,7 @@
 """A diagnosis on disk: `results/findings/run=<run>.parquet`, a row for each finding, and the JSON beside it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,14 @@ def json_path(settings: Settings, run: str) -> Path:
     return layout.results_path(settings, NAME, run).with_suffix(".json")
 
 
-def materialise_findings(run: str, settings: Settings) -> Diagnosis:
-    """Diagnose a stored run whose cells have been built, and write both files. Raises `UnknownRunError`."""
+def materialise_findings(
+    run: str, settings: Settings, also: Callable[[Diagnosis, Settings], Diagnosis] | None = None
+) -> Diagnosis:
+    """Diagnose a stored run whose cells have been built, and write both files. `also` adds what the run alone does not
+    show. Raises `UnknownRunError`."""
     diagnosis = diagnose(run, settings)
+    if also:
+        diagnosis = also(diagnosis, settings)
     write_table(findings_table(diagnosis), layout.results_path(settings, NAME, run))
     write_text(json.dumps(diagnosis.to_json(), indent=1) + "\n", json_path(settings, run))
     return diagnosis

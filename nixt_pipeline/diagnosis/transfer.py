@@ -8,10 +8,12 @@ clears everybody on it. Who is left explains all slow paths; where several are l
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from nixt_pipeline.diagnosis.findings import Effect, Finding, Level, Severity, severity_by_cost
 from nixt_pipeline.diagnosis.observations import Observations, Process, Transfer
@@ -20,10 +22,16 @@ from nixt_pipeline.settings import Thresholds
 
 Floats = NDArray[np.float64]
 Medium = Literal["nvlink", "network"]
+MEDIA: tuple[Medium, ...] = ("nvlink", "network")
 
 # The reference of a kind of transfer: what its best tenth of path and block reaches. A median would call "normal" what
 # more than half of the job suffers from.
 _BEST_SHARE = 0.1
+
+# How many standard deviations of the noise between blocks a path must be slower than the reference to count as slow,
+# and may be to count as healthy: the reference, the best tenth of healthy blocks, is 1.3 of them below the middle.
+_SLOW_DEVIATIONS = 5.0
+_HEALTHY_DEVIATIONS = 2.5
 
 # Healthy networks are congested now and then: this share of the blocks, unless the run itself shows more.
 _USUAL_SLOW_SHARE = 0.05
@@ -103,23 +111,35 @@ def paths_of(seen: Observations, limits: Thresholds) -> list[Path]:
     return paths
 
 
+def _widened(paths: list[Path], limits: Thresholds) -> Thresholds:
+    """The thresholds for slow and for healthy, further from one another where times vary by themselves."""
+    steps = [np.diff(path.time_us / path.reference_us) for path in paths]
+    known = np.concatenate([step[~np.isnan(step)] for step in steps]) if steps else np.zeros(0)
+    deviation = float(stats.median_abs_deviation(known, scale="normal")) / sqrt(2) if len(known) else 0.0
+    return limits.model_copy(
+        update={
+            "slow_transfer_ratio": max(limits.slow_transfer_ratio, 1 + _SLOW_DEVIATIONS * deviation),
+            "healthy_transfer_ratio": max(limits.healthy_transfer_ratio, 1 + _HEALTHY_DEVIATIONS * deviation),
+        }
+    )
+
+
 def find_slow(seen: Observations, limits: Thresholds) -> list[Blame]:
     """Everybody whose transfers are slow, inside hosts first: a slow host also slows the rings that cross it."""
     paths = paths_of(seen, limits)
-    slow = _slow_paths(paths, seen, limits)
     blames: list[Blame] = []
-    inside = [item for item in slow if item.path.medium == "nvlink"]
-    for group in _together(inside):
-        blames += _explain(group, paths, "nvlink", limits)
-    culprits = {host: blame.window for blame in blames for host in blame.hosts if not blame.ambiguous}
-    across = [
-        item
-        for item in slow
-        if item.path.medium == "network"
-        and not any(host in culprits and culprits[host].overlap(item.window) for host in _crossed(item))
-    ]
-    for group in _together(across):
-        blames += _explain(group, paths, "network", limits)
+    culprits: dict[str, Window] = {}
+    for medium in MEDIA:
+        comparable = [path for path in paths if path.medium == medium]
+        widened = _widened(comparable, limits)
+        slow = [
+            item
+            for item in _slow_paths(comparable, seen, widened)
+            if not any(host in culprits and culprits[host].overlap(item.window) for host in _crossed(item))
+        ]
+        for group in _together(slow):
+            blames += _explain(group, comparable, medium, widened)
+        culprits = {host: blame.window for blame in blames for host in blame.hosts if not blame.ambiguous}
     return blames
 
 
@@ -249,12 +269,12 @@ def transfer_findings(seen: Observations, blames: list[Blame], limits: Threshold
                 by_member[member] += item.path.excess_us(part)
         elapsed = float(seen.block_us[part].sum())
         share = min(1.0, max(by_member.values()) / elapsed) if elapsed > 0 else 0.0
-        severity = severity_by_cost(share, limits)
         ratio = _ratio([item.path for item in blame.slow], part)
-        # What hardly costs the job anything yet is still worth a note when it lasts and others are fast.
-        if severity is None and blame.healthy and blame.window.marked >= limits.min_blocks_without_cost:
-            severity = "P2"
-        if severity is not None:
+        # What hardly costs the job anything is worth a note when it lasts.
+        lasting = blame.window.marked >= limits.min_blocks_without_cost
+        if share >= limits.p2_cost_share or lasting:
+            defective = limits.p1_transfer_ratio if lasting else float("inf")
+            severity = severity_by_cost(share, ratio, defective, limits)
             findings.append(_finding(seen, blame, severity, share, ratio, sum(by_member.values())))
     return findings
 

@@ -2,12 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 Marks = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+# What a faulty entity does is no noise, and of few entities one is a large part: the quarter that varies most is left
+# out.
+_CALM_SHARE = 0.75
+# Incidents (a warm-up, a checkpoint) are no noise either: the most unusual blocks of each are cut to what others reach.
+_USUAL_SHARE = 0.9
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,37 @@ def chance(window: Window, rate: float, tested: int) -> float:
     step are not independent. The window was chosen by looking, so the probability is multiplied by the number of places
     where it could have begun.
     """
-    n = window.length
-    tail = sum(comb(n, k) * rate**k * (1 - rate) ** (n - k) for k in range(window.marked, n + 1))
+    tail = float(stats.binom.sf(window.marked - 1, window.length, rate))
     return min(1.0, tail * tested * window.blocks)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How values of healthy entities vary from block to block: standard deviation, and correlation of neighbours."""
+
+    deviation: float
+    correlation: float
+
+    def chance(self, values: Floats, window: Window, tested: int) -> float:
+        """How likely the mean of `values`, those of a window chosen by looking, is above zero by chance, for one of
+        `tested` entities (an upper bound, at most 1). Blocks that resemble their neighbours count for less."""
+        effective = max(1.0, len(values) * (1 - self.correlation) / (1 + self.correlation))
+        deviation = max(self.deviation, 1e-12) / sqrt(effective)
+        windows = window.blocks * (window.blocks + 1) / 2
+        return min(1.0, float(stats.norm.sf(float(values.mean()) / deviation)) * tested * windows)
+
+
+def noise_of(entities: Sequence[Floats]) -> Noise:
+    """The noise of entities whose values by block are given, each around its own median."""
+    if not entities:
+        return Noise(0.0, 0.0)
+    centred = np.array([values - np.median(values) for values in entities])
+    usual = np.quantile(np.abs(centred), _USUAL_SHARE, axis=1, keepdims=True)
+    centred = np.clip(centred, -usual, usual)
+    spread = np.sqrt((centred**2).mean(axis=1))
+    calm = centred[np.argsort(spread)[: max(1, round(_CALM_SHARE * len(centred)))]]
+    variance = float((calm**2).mean())
+    if variance == 0:
+        return Noise(0.0, 0.0)
+    neighbours = float((calm[:, 1:] * calm[:, :-1]).mean()) / variance
+    return Noise(sqrt(variance), min(max(neighbours, 0.0), 0.9))

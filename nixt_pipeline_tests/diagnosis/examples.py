@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from nixt_pipeline.diagnosis.observations import Arrival, Communicator, Observations, Process, Transfer
+from nixt_pipeline.diagnosis.observations import Arrival, Communicator, Edge, Observations, Process, Transfer
 
 SECOND_US = 1e6
 LARGE = 10_000_000
@@ -33,6 +33,7 @@ def observations(
     arrivals: Sequence[Arrival] = (),
     transfers: Sequence[Transfer] | None = None,
     blocks: int = 10,
+    edges: Sequence[Edge] = (),
     matched_p2p: int = 0,
 ) -> Observations:
     """A launch of one second to the block; what is not given is zero. Each communicator has fast, large collectives
@@ -54,6 +55,7 @@ def observations(
         block_end_us=tuple(int((block + 1) * SECOND_US) for block in range(blocks)),
         arrivals=tuple(arrivals),
         transfers=tuple(transfers),
+        edges=tuple(edges),
         matched_p2p=matched_p2p,
         large_message_bytes=1_000_000,
     )

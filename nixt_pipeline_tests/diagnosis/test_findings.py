@@ -46,9 +46,10 @@ def test_urgent_findings_come_first_and_of_equal_ones_the_costliest() -> None:
     assert ranked([cheap, LATE, hang]) == (hang, LATE, cheap)
 
 
-def test_severity_follows_the_share_of_time_lost() -> None:
+def test_severity_follows_the_share_of_time_lost_or_the_slowdown() -> None:
     limits = Thresholds()
-    assert [severity_by_cost(share, limits) for share in (0.10, 0.05, 0.049)] == ["P1", "P2", None]
+    assert [severity_by_cost(share, 1.19, 1.2, limits) for share in (0.10, 0.099)] == ["P1", "P2"]
+    assert severity_by_cost(0.01, 1.2, 1.2, limits) == "P1"
 
 
 def test_a_finding_counts_for_its_own_severity_and_for_less_urgent_ones() -> None:

@@ -11,7 +11,7 @@ HALF = [0.0] * 20 + [300_000.0] * 20
 
 
 def last(comm: int, process: Process, blocks: range = range(20, 40), cells: int = 5) -> list[Arrival]:
-    return [Arrival(comm, block, process, cells) for block in blocks]
+    return [Arrival(comm, block, process, cells, 1_000.0 * cells) for block in blocks]
 
 
 def named(seen: Observations) -> list[tuple[str, tuple[str, ...]]]:
