@@ -257,8 +257,9 @@ class SlowRail(Plant):
         """A set: the rings on the rail are slow as a whole, and no host is to blame."""
         rings = [
             members[0].comm_id
-            for row, members in zip(self.job.data.ranks, self.job.data.members, strict=True)
-            if np.isin(row, self._ranks()).any()
+            for comms in (self.job.data, self.job.pipeline)
+            for row, members in zip(comms.ranks, comms.members, strict=True)
+            if comms.link == "network" and np.isin(row, self._ranks()).any()
         ]
         everyone = range(len(self.job.hosts))
         return self._label(everyone, self._ranks().tolist(), rings, exact=False, accepted_kinds=("fabric-slow",))

@@ -55,7 +55,9 @@ def _recording(random: np.random.Generator, lossy: bool) -> Recording:
     """A plugin of 2.28, 2.29 or 2.30, with random losses when `lossy`."""
     offset_us, drift_ppm = float(random.choice([0, 0, 2e4, 5e5])), float(random.choice([0, 0, 20]))
     if random.random() < 0.2:
-        slot = Recording(names="absent", p2p=False, capacity=1, dump_interval_us=int(random.choice([500, 1_000])))
+        slot = Recording(
+            names="absent", p2p=False, capacity=1, dump_interval_us=int(random.choice([500, 2_000, 10_000]))
+        )
         return replace(slot, clock_offset_us=offset_us, clock_drift_ppm=drift_ppm)
     names: Names = "unknown" if random.random() < 0.3 else "given"
     loss = float(random.uniform(0.01, 0.5)) if lossy else 0.0

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nixt_pipeline.diagnosis.findings import Effect, Finding, severity_by_cost
 from nixt_pipeline.diagnosis.observations import Observations, Process
-from nixt_pipeline.diagnosis.windows import Noise, Window, chance, densest_window, noise_of
+from nixt_pipeline.diagnosis.windows import Marks, Noise, Window, chance, densest_window, noise_of
 from nixt_pipeline.settings import Thresholds
 
 Floats = NDArray[np.float64]
@@ -78,10 +78,12 @@ class _Candidate:
         """How much of the deficit is more than the gate."""
         return float(np.clip(self.values - gate, 0, None).sum())
 
-    def gate(self, block_us: Floats, limits: Thresholds) -> Floats:
-        """What marks a block: half of the entity's larger deficits, within the costs that are worth a note."""
-        typical = float(np.quantile(self.values / block_us, 0.9)) / 2
-        return block_us * min(max(typical, limits.min_cost_share), limits.p2_cost_share)
+    def marks(self, seen: Observations, limits: Thresholds) -> Marks:
+        """The blocks in which it is clearly late: by half of its larger deficits, within the costs that are worth a
+        note."""
+        typical = float(np.quantile(self.values / seen.block_us, 0.9)) / 2
+        marked: Marks = self.values > seen.block_us * min(max(typical, limits.min_cost_share), limits.p2_cost_share)
+        return marked
 
 
 def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
@@ -118,10 +120,12 @@ def _search(seen: Observations, candidates: list[_Candidate], entities: int, lim
     gate = limits.min_cost_share * seen.block_us
     found: list[Late] = []
     rest = sorted(candidates, key=lambda candidate: -candidate.beyond(gate))
-    noise = noise_of([candidate.values / seen.block_us for candidate in candidates])
+    noise = noise_of(
+        [(candidate.values / seen.block_us, densest_window(candidate.marks(seen, limits))) for candidate in candidates]
+    )
     while rest:
         latest, *rest = rest
-        marks = latest.values > latest.gate(seen.block_us, limits)
+        marks = latest.marks(seen, limits)
         window = densest_window(marks)
         if window is None:
             break
@@ -190,10 +194,13 @@ def _confirmation(seen: Observations, processes: set[Process], window: Window, l
     """Of the time that was waited in collectives that the entity shares with others, the share for which it came last,
     in the middle block of the window by that share; and in how many collectives somebody waited."""
     hosts = {host for host, _ in processes}
+    # Among several stages, who waited for the one that is late comes last as well.
+    stage = next(stage for stage in seen.stages() if processes <= stage)
     shared = set()
     for comm in seen.communicators:
         inside = sum(member in processes for member in comm.members)
-        if inside and inside < len(comm.members) and (level == "rank" or len(comm.hosts) > 1):
+        told_apart = level == "rank" or len(comm.hosts) > 1
+        if inside and inside < len(comm.members) and told_apart and stage.issuperset(comm.members):
             shared.add(comm.number)
     last, waited = np.zeros(window.length), np.zeros(window.length)
     cells = 0

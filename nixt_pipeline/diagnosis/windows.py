@@ -11,9 +11,6 @@ from scipy import stats
 Marks = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
-# What a faulty entity does is no noise, and of few entities one is a large part: the quarter that varies most is left
-# out.
-_CALM_SHARE = 0.75
 # Incidents (a warm-up, a checkpoint) are no noise either: the most unusual blocks of each are cut to what others reach.
 _USUAL_SHARE = 0.9
 
@@ -99,17 +96,28 @@ class Noise:
         return min(1.0, float(stats.norm.sf(float(values.mean()) / deviation)) * tested * windows)
 
 
-def noise_of(entities: Sequence[Floats]) -> Noise:
-    """The noise of entities whose values by block are given, each around its own median."""
+def noise_of(entities: Sequence[tuple[Floats, Window | None]]) -> Noise:
+    """The noise of entities whose values by block are given, around their level inside and outside of a window.
+
+    What begins and ends is not noise; with few entities, a faulty one would otherwise hide behind its own change.
+    """
     if not entities:
         return Noise(0.0, 0.0)
-    centred = np.array([values - np.median(values) for values in entities])
+    centred = np.array([_levelled(values, window) for values, window in entities])
     usual = np.quantile(np.abs(centred), _USUAL_SHARE, axis=1, keepdims=True)
     centred = np.clip(centred, -usual, usual)
-    spread = np.sqrt((centred**2).mean(axis=1))
-    calm = centred[np.argsort(spread)[: max(1, round(_CALM_SHARE * len(centred)))]]
-    variance = float((calm**2).mean())
+    variance = float((centred**2).mean())
     if variance == 0:
         return Noise(0.0, 0.0)
-    neighbours = float((calm[:, 1:] * calm[:, :-1]).mean()) / variance
+    neighbours = float((centred[:, 1:] * centred[:, :-1]).mean()) / variance
     return Noise(sqrt(variance), min(max(neighbours, 0.0), 0.9))
+
+
+def _levelled(values: Floats, window: Window | None) -> Floats:
+    result = values - np.median(values)
+    if window is not None and window.length < len(values):
+        outside = np.ones(len(values), dtype=bool)
+        outside[window.part()] = False
+        result[outside] = values[outside] - np.median(values[outside])
+        result[window.part()] = values[window.part()] - np.median(values[window.part()])
+    return result
