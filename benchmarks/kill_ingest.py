@@ -2,9 +2,10 @@
 
     python -m benchmarks.kill_ingest DUMP_DIR --kills 200
 
-Each round adds a file to the run, starts `nixt ingest`, kills the whole process group with SIGKILL after a random time,
-and checks what a reader sees: the state before or the state after, never anything else. At the end an undisturbed
-ingest of the same files must give the same tables.
+Each round adds a file to the run, starts `nixt ingest`, kills the whole process group with SIGKILL, and checks what a
+reader sees: the state before or the state after, never anything else. Every other kill comes at a random time, the rest
+some milliseconds after a step of the ingest shows on disk, since most of the steps are too short for random times to
+meet. At the end an undisturbed ingest of the same files must give the same tables.
 """
 
 import argparse
@@ -15,7 +16,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from nixt_pipeline.settings import Settings, load_settings
@@ -33,6 +36,13 @@ QUERIES = {
     "rejects": "SELECT count(*), sum(hash(path, byte_offset)) FROM rejects",
 }
 
+# What an ingest leaves on disk, step by step.
+STEPS = (
+    *("store/*/gen-*/decoded/*.json", "store/*/gen-*/events/*.parquet", "store/*/gen-*/membership.parquet"),
+    *("store/*/gen-*/validated.json", "store/*/gen-*/hosts.parquet", "store/*/manifest.json", "catalog.duckdb"),
+)
+LONGEST_AFTER_STEP_S = 0.02
+
 
 def contents(settings: Settings) -> dict[str, object] | None:
     """Rows and a hash of each table as a reader sees them now; None before the first publication."""
@@ -44,13 +54,17 @@ def contents(settings: Settings) -> dict[str, object] | None:
         return {table: con.execute(query).fetchone() for table, query in QUERIES.items()}
 
 
-def killed_ingest(directory: Path, settings: Settings, seconds: float) -> bool:
-    """Run `nixt ingest` and kill it and its workers after `seconds`; False when it had ended before."""
+def killed_ingest(directory: Path, settings: Settings, seconds: float, step: str | None = None) -> bool:
+    """Run `nixt ingest` and kill it and its workers after `seconds`, counted from when a file of the pattern `step`
+    changes below the data directory, if one is given; False when it had ended before."""
     environment = os.environ | {"NIXT_DATA_DIR": str(settings.data_dir)}
     command = [sys.executable, "-m", "nixt_pipeline.cli", "ingest", str(directory), "--run", RUN]
+    known = _states(settings, step)
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
+    while step and process.poll() is None and _states(settings, step) <= known:
+        time.sleep(0.001)
     try:
         process.wait(seconds)
         return False
@@ -58,6 +72,15 @@ def killed_ingest(directory: Path, settings: Settings, seconds: float) -> bool:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         return True
+
+
+def _states(settings: Settings, step: str | None) -> set[tuple[str, int]]:
+    """The files of a step, with when they changed."""
+    states = set()
+    for path in settings.data_dir.glob(step) if step else ():
+        with suppress(FileNotFoundError):
+            states.add((str(path), path.stat().st_mtime_ns))
+    return states
 
 
 def check(source: Path, kills: int, seed: int, longest_s: float) -> Counter[str]:
@@ -73,7 +96,11 @@ def check(source: Path, kills: int, seed: int, longest_s: float) -> Counter[str]
         before = contents(settings)
         for number in range(kills):
             shutil.copy(files[number % len(files)], directory / f"{number % 7}-{files[number % len(files)].name}")
-            was_killed = killed_ingest(directory, settings, random_numbers.uniform(0.1, longest_s))
+            step = STEPS[number // 2 % len(STEPS)] if number % 2 else None
+            seconds = (
+                random_numbers.uniform(0, LONGEST_AFTER_STEP_S) if step else random_numbers.uniform(0.1, longest_s)
+            )
+            was_killed = killed_ingest(directory, settings, seconds, step)
             now = contents(settings)
             ingest.ingest(directory, RUN, undisturbed)
             after = contents(undisturbed)

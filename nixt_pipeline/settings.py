@@ -95,6 +95,17 @@ class Thresholds(BaseModel):
     min_kernel_share: float = 0.01
     # When less than half of the time is in kernels that both sides have, the sides do different work.
     min_matched_share: float = 0.5
+    # Baselines (rule B14). Of the collectives, 80 % recorded by all ranks, and 500 of them.
+    baseline_complete_share: float = 0.8
+    baseline_min_cells: int = 500
+    # Three runs show whether one of them is odd; fewer are no reference.
+    baseline_min_runs: int = 3
+    # SuperBench removes what is further from the median than so many robust deviations, and repeats.
+    baseline_outlier_mads: float = 5.0
+    # A gap of 70 % of the whole spread divides runs into two groups (two fabrics, two clock settings).
+    baseline_mode_gap: float = 0.7
+    # A quarter: drivers, firmware and cables change.
+    baseline_max_age_days: int = 90
 
 
 class Settings(BaseSettings):
@@ -122,6 +133,10 @@ class Settings(BaseSettings):
     )
     workers: int = Field(
         default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, description="Processes that parse logs at once"
+    )
+    dask_scheduler: str | None = Field(
+        None,
+        description="Address of a Dask scheduler (tcp://host:8786) whose workers parse logs, instead of this machine's",
     )
     memory_limit: str = Field("1GiB", description="DuckDB's memory limit for one query; larger work spills to disk")
     bundle_bytes: int = Field(

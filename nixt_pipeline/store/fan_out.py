@@ -32,6 +32,8 @@ from nixt_pipeline.store.parts import (
 # Below a generation: what workers have made of the logs, until the generation is whole.
 DECODED = "decoded"
 
+_DASK_TIMEOUT_S = 10
+
 # Called with the bytes of input done and to do.
 Progress = Callable[[int, int], None]
 
@@ -193,6 +195,10 @@ def _end_with_parent() -> None:
 @contextmanager
 def _workers(bundles: int, settings: Settings, executor: Executor | None) -> Iterator[Executor | None]:
     """The executor to use; None for work that is not worth a second process."""
+    if executor is None and settings.dask_scheduler and bundles:
+        with _dask_cluster(settings.dask_scheduler) as cluster:
+            yield cluster
+        return
     if executor is not None or bundles < 2 or settings.workers < 2:
         yield executor
         return
@@ -201,4 +207,21 @@ def _workers(bundles: int, settings: Settings, executor: Executor | None) -> Ite
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["nixt_pipeline.store.worker"])
     with ProcessPoolExecutor(min(settings.workers, bundles), context, _end_with_parent) as pool:
+        yield pool
+
+
+@contextmanager
+def _dask_cluster(address: str) -> Iterator[Executor]:
+    """The workers of a running Dask cluster, which see the logs and the data directory under the same names."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise IngestError(
+            "NIXT_DASK_SCHEDULER is set, but Dask is missing: pip install 'nixt-pipeline[dask]'"
+        ) from None
+    try:
+        client = Client(address, timeout=_DASK_TIMEOUT_S)
+    except OSError as error:
+        raise IngestError(f"no Dask scheduler answers at {address} (NIXT_DASK_SCHEDULER): {error}") from error
+    with client, client.get_executor() as pool:
         yield pool
