@@ -1,17 +1,17 @@
-"""The content of a file whatever its compression, in bounded memory; of a damaged one, everything before the damage."""
+"""The content of a file whatever its compression, in bounded memory; of a damaged one, everything before the damage
+and every stream after it."""
 
 import bz2
 import lzma
 import queue
+import re
 import threading
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
-from isal import isal_zlib
-from isal.igzip_lib import IsalError
+from isal import igzip_lib
 
 # What is read at a time, and the most that is unfolded at a time: a small compressed block may unfold a thousandfold.
 # A chunk that stays in the processor's cache until it is decoded costs a tenth less than one of 4 MiB.
@@ -19,14 +19,46 @@ _CHUNK_BYTES = 1 << 20
 # Files smaller than this may unfold as far as one of this size: a few kilobytes of a regular log can be very regular.
 _SMALLEST_RATED_BYTES = 4 << 20
 _COMPRESSED_BYTES = 256 << 10
+_FRAME_BYTES = 64 << 10
 # Chunks that are unfolded ahead of the one being decoded.
 _AHEAD = 3
-_MAGIC = ((b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\x00", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"))
-_GZIP_WINDOW_BITS = 31
+# xz -9 needs 65 MiB to unfold; a hostile file can ask for 4 GiB.
+_XZ_MEMORY_BYTES = 256 << 20
+# A file with more damaged streams is read no further.
+_MAX_DAMAGED_STREAMS = 100
+_MAGIC = (
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    # The 16 kinds of frames to be skipped, with which pzstd begins.
+    *((bytes((kind,)) + b"\x2a\x4d\x18", "zstd") for kind in range(0x50, 0x60)),
+    (b"\x04\x22\x4d\x18", "lz4"),
+)
+
+
+class _Format(NamedTuple):
+    """A format whose files are streams, one after another."""
+
+    beginning: re.Pattern[bytes]
+    new: Callable[[], Any]  # a decompressor with the interface of those in `bz2`
+
+
+_STREAMS = {
+    "gzip": _Format(
+        re.compile(rb"\x1f\x8b\x08[\x00-\x1f].{4}[\x00\x02\x04][\x00-\x0d\xff]", re.DOTALL),
+        # Three times as fast as zlib.
+        lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP),
+    ),
+    "bzip2": _Format(re.compile(rb"BZh[1-9]1AY&SY"), bz2.BZ2Decompressor),
+    "xz": _Format(re.compile(rb"\xfd7zXZ\x00"), lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES)),
+}
+_LONGEST_BEGINNING = 10
 
 
 def compression_of(head: bytes) -> str:
-    """The compression of a file by its first bytes (`none`, `gzip`, `bzip2`, `xz`, `zstd`), whatever its name says."""
+    """The compression of a file by its first bytes (`none`, `gzip`, `bzip2`, `xz`, `zstd`, `lz4`), whatever its name
+    says."""
     return next((name for magic, name in _MAGIC if head.startswith(magic)), "none")
 
 
@@ -46,7 +78,7 @@ class Content:
     Raises `OSError` while iterating when the file cannot be read.
     """
 
-    def __init__(self, path: Path, span: Span = WHOLE, max_ratio: int = 200) -> None:
+    def __init__(self, path: Path, span: Span, max_ratio: int) -> None:
         self._max_ratio = max_ratio
         self.problem: str | None = None
         self.start = 0  # position of the first byte; final once the first chunk is there
@@ -59,9 +91,9 @@ class Content:
             if compression == "none":
                 yield from self._plain(file)
                 return
-        unfold = {"gzip": self._gzip, "bzip2": self._bzip2, "xz": self._xz, "zstd": self._zstd}[compression]
+        unfolded = self._streams(compression) if compression in _STREAMS else self._frames(compression)
         most = self._max_ratio * max(self._path.stat().st_size, _SMALLEST_RATED_BYTES)
-        for chunk in _ahead(unfold()):
+        for chunk in _ahead(unfolded):
             most -= len(chunk)
             if most < 0:
                 self.problem = f"unfolds to more than {self._max_ratio} times its size; the rest was not read"
@@ -87,86 +119,121 @@ class Content:
         if not chunk.endswith(b"\n"):
             yield from _rest_of_line(file)
 
-    def _raw(self) -> Iterator[bytes]:
+    def _streams(self, compression: str) -> Iterator[bytes]:
+        """All streams of a gzip, bzip2 or xz file and zeros between them. After a damaged stream comes the next that
+        can be found; what follows a sound one and is no stream is handed on as it stands."""
+        beginning, new = _STREAMS[compression]
+        start: int | None = 0
+        damaged = 0
         with self._path.open("rb") as file:
-            yield from iter(lambda: file.read(_COMPRESSED_BYTES), b"")
-
-    def _gzip(self) -> Iterator[bytes]:
-        """Unfold with ISA-L, three times as fast as zlib; at damage zlib, which can be asked again, takes over."""
-        delivered = 0
-        try:
-            for chunk in self._members(isal_zlib.decompressobj):
-                delivered += len(chunk)
-                yield chunk
-        except IsalError:
-            for chunk in self._members(zlib.decompressobj):
-                yield chunk[delivered:]
-                delivered = max(0, delivered - len(chunk))
-
-    def _members(self, new: Callable[..., Any]) -> Iterator[bytes]:
-        """All members of a gzip stream; padding with zeros between and after them is no member."""
-        salvages = new is zlib.decompressobj
-        member = new(wbits=_GZIP_WINDOW_BITS)
-        data = b""
-        for block in self._raw():
-            data += block
-            while data:
-                if member.eof:
-                    data = data.lstrip(b"\x00")
-                    if data and not data.startswith(b"\x1f"):
-                        self.problem = "gzip followed by other data"
-                        return
-                    if not data:
-                        break
-                    member = new(wbits=_GZIP_WINDOW_BITS)
-                before = member.copy() if salvages else None
-                try:
-                    chunk = member.decompress(data, _CHUNK_BYTES)
-                except zlib.error as error:
-                    self.problem = f"corrupt gzip: {error}"
-                    yield from _salvage(before, data)
-                    return
-                data = member.unused_data if member.eof else member.unconsumed_tail
-                if chunk:
-                    yield chunk
-        if not member.eof:
-            self.problem = "truncated gzip"
-            if tail := member.flush():
-                yield tail
-
-    def _bzip2(self) -> Iterator[bytes]:
-        return self._streams(bz2.BZ2Decompressor)
-
-    def _xz(self) -> Iterator[bytes]:
-        return self._streams(lzma.LZMADecompressor)
-
-    def _streams(self, new: type[bz2.BZ2Decompressor] | type[lzma.LZMADecompressor]) -> Iterator[bytes]:
-        """All streams of a bzip2 or xz file."""
-        stream: bz2.BZ2Decompressor | lzma.LZMADecompressor = new()
-        for block in self._raw():
-            data = block
-            while data or not (stream.needs_input or stream.eof):
-                if stream.eof:
-                    data, stream = data.lstrip(b"\x00"), new()
+            while start is not None and damaged <= _MAX_DAMAGED_STREAMS:
+                end, problem = yield from _stream(file, start, new, compression)
+                if problem:
+                    self.problem = self.problem or problem
+                    damaged += 1
+                    start = _find(file, beginning, start + 1)
                     continue
-                try:
-                    chunk = stream.decompress(data, _CHUNK_BYTES)
-                except (OSError, lzma.LZMAError, EOFError) as error:
-                    self.problem = f"corrupt compressed stream: {error}"
+                start = _skip_zeros(file, end)
+                if start is not None and not beginning.match(file.read(_LONGEST_BEGINNING)):
+                    self.problem = self.problem or f"{compression} followed by other data"
+                    file.seek(start)
+                    yield from iter(lambda: file.read(_CHUNK_BYTES), b"")
                     return
-                data = stream.unused_data if stream.eof else b""
-                if chunk:
-                    yield chunk
-        if not stream.eof:
-            self.problem = "truncated compressed stream"
 
-    def _zstd(self) -> Iterator[bytes]:
-        with pa.OSFile(str(self._path), "rb") as source, pa.CompressedInputStream(source, "zstd") as stream:
+    def _frames(self, compression: str) -> Iterator[bytes]:
+        """All frames of a zstd or lz4 file.
+
+        At damage Arrow does not hand out what the same call had unfolded before it: the last of the input is then read
+        again byte by byte, and asked for in ever smaller pieces.
+        """
+        delivered, fine_from = 0, None
+        for step in (_CHUNK_BYTES, 4096, 1):
+            with self._path.open("rb") as file:
+                stream = pa.CompressedInputStream(pa.PythonFile(_Trickle(file, fine_from), "r"), compression)
+                try:
+                    skipped = 0
+                    while skipped < delivered:
+                        skipped += len(stream.read(min(delivered - skipped, _CHUNK_BYTES)))
+                    while chunk := stream.read(step):
+                        delivered += len(chunk)
+                        yield chunk
+                    return
+                except OSError as error:
+                    self.problem = f"truncated or corrupt {compression}: {error}"
+                    fine_from = max(0, file.tell() - _FRAME_BYTES)
+
+
+class _Trickle:
+    """A file for Arrow to read that gives single bytes from a position on."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO, fine_from: int | None) -> None:
+        self._file, self._fine_from = file, fine_from
+
+    def read(self, n_bytes: int) -> bytes:
+        """At most `n_bytes`."""
+        fine = self._fine_from is not None and self._file.tell() >= self._fine_from
+        return self._file.read(1 if fine else min(n_bytes, _FRAME_BYTES))
+
+    def close(self) -> None:
+        """The file is closed by who opened it."""
+
+
+def _stream(
+    file: BinaryIO, start: int, new: Callable[[], Any], compression: str
+) -> Generator[bytes, None, tuple[int, str]]:
+    """Unfold the stream that begins at `start`; returns the position after it, and what is wrong with it.
+
+    At damage a decompressor does not hand out what the same call had unfolded before it: the last of the input is then
+    fed to another one byte by byte.
+    """
+    delivered, fine_from, problem = 0, None, ""
+    while True:
+        stream, repeated = new(), delivered
+        file.seek(start)
+        while not stream.eof:
+            fine = fine_from is not None and file.tell() >= fine_from
+            data = file.read(1 if fine else _COMPRESSED_BYTES) if stream.needs_input else b""
+            if stream.needs_input and not data:
+                return file.tell(), problem or f"truncated {compression}"
             try:
-                while chunk := stream.read(_CHUNK_BYTES):
-                    yield chunk
-            except OSError as error:
-                self.problem = f"truncated or corrupt zstd: {error}"
+                chunk = stream.decompress(data, _CHUNK_BYTES)
+            except (igzip_lib.IsalError, lzma.LZMAError, OSError, EOFError) as error:
+                problem = f"corrupt {compression}: {error}"
+                break
+            fresh = chunk[repeated:]
+            repeated -= len(chunk) - len(fresh)
+            delivered += len(fresh)
+            if fresh:
+                yield fresh
+        else:
+            return file.tell() - len(stream.unused_data), problem
+        if fine_from is not None:
+            return file.tell(), problem
+        fine_from = max(start, file.tell() - _COMPRESSED_BYTES)
+
+
+def _find(file: BinaryIO, beginning: re.Pattern[bytes], start: int) -> int | None:
+    """Where, from `start` on, the next stream begins."""
+    file.seek(start)
+    held = b""
+    while block := file.read(_CHUNK_BYTES):
+        held += block
+        if match := beginning.search(held):
+            return start + match.start()
+        start += len(held[: 1 - _LONGEST_BEGINNING])
+        held = held[1 - _LONGEST_BEGINNING :]
+    return None
+
+
+def _skip_zeros(file: BinaryIO, start: int) -> int | None:
+    """The first position from `start` on with another byte, where the file then stands; None at its end."""
+    file.seek(start)
+    while block := file.read(4096):
+        if rest := block.lstrip(b"\x00"):
+            return file.seek(-len(rest), 1)
+    return None
 
 
 def _rest_of_line(file: BinaryIO) -> Iterator[bytes]:
@@ -175,21 +242,6 @@ def _rest_of_line(file: BinaryIO) -> Iterator[bytes]:
         yield piece
         if piece.endswith(b"\n"):
             return
-
-
-def _salvage(member: Any, data: bytes) -> Iterator[bytes]:
-    """What a damaged gzip member still gives: the same input again in ever smaller pieces, up to the damage."""
-    for step in (1024, 1):
-        while data:
-            before = member.copy()
-            try:
-                chunk = member.decompress(data[:step])
-            except zlib.error:
-                member = before
-                break
-            data = data[step:]
-            if chunk:
-                yield chunk
 
 
 def _ahead(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -65,7 +65,8 @@ def settle(summary: FileSummary) -> FileSummary:
     if summary.status == "unreadable":
         return summary
     if summary.bytes_read == summary.bytes_blank:
-        summary.status = "empty"
+        # A damaged compressed file that gives nothing is not one of a process that recorded nothing.
+        summary.status = "unreadable" if summary.problem else "empty"
     elif not records and not summary.recognised:
         summary.status = "foreign"
         summary.bytes_foreign = summary.bytes_read

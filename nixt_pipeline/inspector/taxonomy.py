@@ -202,7 +202,7 @@ FILE_COLUMNS: tuple[Column, ...] = (
     Column("size_bytes", I64, COUNT, "bytes", "Size on disk", nullable=False),
     Column("mtime_ns", I64, COUNT, "ns", "Modification time", nullable=False),
     Column("fingerprint", STRING, ID, "", "Hash of size, head and tail of the file", nullable=False),
-    Column("compression", STRING, CONF, "", "By magic bytes: none, gzip, bzip2, xz or zstd", nullable=False),
+    Column("compression", STRING, CONF, "", "By magic bytes: none, gzip, bzip2, xz, zstd or lz4", nullable=False),
     Column(
         "status",
         STRING,

@@ -1,6 +1,7 @@
 import bz2
 import gzip
 import lzma
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,6 +27,8 @@ def read(path: Path, content: bytes, max_line_bytes: int = 1 << 20) -> tuple[lis
         ("bzip2", bz2.compress(TEXT)),
         ("xz", lzma.compress(TEXT)),
         ("zstd", bytes(pa.compress(TEXT, codec="zstd"))),
+        ("zstd", b"\x50\x2a\x4d\x18\x02\0\0\0xx" + bytes(pa.compress(TEXT, codec="zstd"))),  # as pzstd writes it
+        ("lz4", bytes(pa.compress(TEXT, codec="lz4"))),
     ],
 )
 def test_every_compression_is_told_by_its_first_bytes(tmp_path: Path, name: str, content: bytes) -> None:
@@ -69,15 +72,55 @@ def test_a_corrupt_gzip_gives_everything_before_the_damage(tmp_path: Path) -> No
 
 def test_data_after_a_gzip_member_is_reported(tmp_path: Path) -> None:
     lines, reader = read(tmp_path / "x", gzip.compress(TEXT) + b"plain text\n")
-    assert len(lines) == 2
+    assert [line.data for line in lines[2:]] == [b"plain text\n"]
     assert reader.problem == "gzip followed by other data"
 
 
-@pytest.mark.parametrize("compress", [bz2.compress, lzma.compress])
-def test_other_truncated_streams_are_reported(tmp_path: Path, compress: object) -> None:
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_damaged_stream_does_not_cost_those_after_it(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
+    damaged = bytearray(compress(b"first\n" * 1000))
+    damaged[len(damaged) // 2] ^= 0xFF
+    lines, reader = read(tmp_path / "x", bytes(damaged) + compress(TEXT))
+    assert b"".join(line.data for line in lines).endswith(TEXT)
+    assert reader.problem is not None
+    assert reader.problem.startswith("corrupt")
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_zeros_after_a_stream_are_no_damage(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
+    lines, reader = read(tmp_path / "x", compress(TEXT) + b"\0" * 5000)
+    assert (len(lines), reader.problem) == (2, None)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_other_data_after_a_frame_does_not_cost_the_frame(tmp_path: Path, codec: str) -> None:
+    lines, reader = read(tmp_path / "x", bytes(pa.compress(TEXT, codec=codec)) + b"something else\n")
+    assert (len(lines), reader.content_bytes) == (2, 16)
+    assert reader.problem is not None
+
+
+def test_a_truncated_zstd_gives_every_block_before_the_cut(tmp_path: Path) -> None:
+    # A block holds at most 128 KiB; the numbers make lines that do not compress to nothing.
+    whole = b"".join(b"%d\n" % (number * number) for number in range(30_000))
+    packed = bytes(pa.compress(whole, codec="zstd"))
+    lines, _ = read(tmp_path / "x", packed[:-5])
+    text = b"".join(line.data for line in lines)
+    assert whole.startswith(text)
+    assert len(whole) - len(text) <= 128 << 10
+
+
+def test_a_hostile_xz_gets_no_more_memory_than_an_honest_one_needs(tmp_path: Path) -> None:
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 512 << 20}]
+    demanding = lzma.compress(TEXT, filters=filters)
+    lines, reader = read(tmp_path / "x", demanding)
+    assert (lines, reader.problem) == ([], "corrupt xz: Memory usage limit exceeded")
+
+
+@pytest.mark.parametrize(("name", "compress"), [("bzip2", bz2.compress), ("xz", lzma.compress)])
+def test_other_truncated_streams_are_reported(tmp_path: Path, name: str, compress: object) -> None:
     assert callable(compress)
     _, reader = read(tmp_path / "x", compress(TEXT * 100)[:-10])
-    assert reader.problem == "truncated compressed stream"
+    assert reader.problem == f"truncated {name}"
 
 
 @pytest.mark.parametrize(
