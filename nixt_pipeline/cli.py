@@ -7,6 +7,7 @@ Results go to standard output, progress and messages to standard error.
 import json
 import re
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,10 +19,12 @@ from nixt_pipeline import api, fleet_commands
 from nixt_pipeline.diagnosis.findings import SEVERITIES, Severity
 from nixt_pipeline.diagnosis.text import as_markdown, as_text
 from nixt_pipeline.inspector.operations import format_bytes
+from nixt_pipeline.inspector.runs import RunDirectory
 from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import catalog
 from nixt_pipeline.store.accounts import IngestSummary
 from nixt_pipeline.terminal import InputError, input_errors, print_rows
+from nixt_pipeline.watch import look
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -160,6 +163,36 @@ def ui(settings: Settings, host: str, port: int) -> None:
         serve(settings, host, port)
 
 
+@main.command()
+@click.argument("directory", type=_DIRECTORY, required=False)
+@click.option("--once", is_flag=True, help="Look once and stop, for cron; exit code 2 when a run failed.")
+@click.pass_context
+def watch(context: click.Context, directory: Path | None, once: bool) -> None:
+    """Ingest, analyse and report the finished runs below DIRECTORY as they appear, without Dagster, until stopped.
+
+    By default DIRECTORY is the landing directory. Use this or `nixt ui`, not both.
+    """
+    settings: Settings = context.obj
+    if directory is not None:
+        settings = settings.model_copy(update={"landing_dir": directory})
+
+    def take_up(found: RunDirectory) -> None:
+        click.echo(_analyse_and_report(_ingest(found.path, found.run, settings).run, settings))
+
+    given_up: dict[str, str] = {}
+    shown: dict[str, str] = {}
+    while True:
+        with input_errors():
+            seen = look(settings, take_up, given_up)
+        for run, reason in {**seen.failed, **seen.waiting}.items():
+            if run in seen.failed or run not in shown:
+                click.echo(f"{run}: {'failed' if run in seen.failed else 'waits'}: {reason}", err=True)
+        shown = dict(seen.waiting)
+        if once:
+            context.exit(2 if seen.failed else 0)
+        time.sleep(settings.sensor_interval_s)
+
+
 def _ingest(directory: Path, run: str | None, settings: Settings) -> IngestSummary:
     with _progress("Reading logs") as advance:
         return api.ingest_run(directory, settings, run, lambda done, total: advance(done, total, ""))
@@ -222,6 +255,7 @@ class _PlainProgress:
 
 main.add_command(fleet_commands.runs)
 main.add_command(fleet_commands.compare)
+main.add_command(fleet_commands.baselines)
 
 if __name__ == "__main__":
     main()

@@ -1,0 +1,56 @@
+"""Picking up finished jobs without Dagster: what `nixt watch` does between two looks at the landing directory."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from nixt_pipeline.inspector.runs import RunDirectory, find_runs, is_finished
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store.files import write_text
+
+log = logging.getLogger(__name__)
+
+# Which content of each run has been dealt with, so that a look after a restart (or from cron) finds only what is new.
+_STATE = "watched.json"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look came to: the runs dealt with, those that failed and why, and those that wait and for what."""
+
+    done: tuple[str, ...]
+    failed: Mapping[str, str]
+    waiting: Mapping[str, str]
+
+
+def look(settings: Settings, take_up: Callable[[RunDirectory], None], given_up: dict[str, str]) -> Look:
+    """Call `take_up` for every finished run of the landing directory whose content is new.
+
+    A run that fails is remembered in `given_up` and left alone until its files change; the others go on. Raises
+    `LandingError` when the landing directory cannot be listed.
+    """
+    path = settings.data_dir / _STATE
+    known: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    directories, skipped = find_runs(settings.landing_dir, settings.finished_markers)
+    done, failed, waiting = [], {}, dict(skipped)
+    for directory in directories:
+        if directory.fingerprint in (known.get(directory.run), given_up.get(directory.run)):
+            continue
+        finished = is_finished(directory, settings, time.time())
+        if not finished.finished:
+            waiting[directory.run] = finished.reason
+            continue
+        try:
+            take_up(directory)
+        except Exception as error:
+            # What is not foreseen is a defect, which somebody must be able to find; the other runs go on.
+            log.info("run %s failed", directory.run, exc_info=True)
+            given_up[directory.run] = directory.fingerprint
+            failed[directory.run] = f"{type(error).__name__}: {error}"
+            continue
+        known[directory.run] = directory.fingerprint
+        write_text(json.dumps(known, indent=1) + "\n", path)
+        done.append(directory.run)
+    return Look(tuple(done), failed, waiting)
