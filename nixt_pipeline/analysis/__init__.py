@@ -3,12 +3,18 @@
 from nixt_pipeline.analysis import (
     bandwidth_ecdf,
     coverage,
+    host_lateness,
     hot_kernels,
     other_correlation,
+    p2p_edges,
+    rank_times,
     resource_correlation,
     spatial_correlation,
     summary_histogram,
     temporal_correlation,
+    time_ecdf,
+    variation,
+    waiting_over_time,
 )
 from nixt_pipeline.analysis.base import Analysis, compute, materialise
 
@@ -21,6 +27,12 @@ ANALYSES: tuple[Analysis, ...] = (
     other_correlation.ANALYSIS,
     hot_kernels.ANALYSIS,
     bandwidth_ecdf.ANALYSIS,
+    time_ecdf.ANALYSIS,
+    waiting_over_time.ANALYSIS,
+    host_lateness.ANALYSIS,
+    rank_times.ANALYSIS,
+    p2p_edges.ANALYSIS,
+    variation.ANALYSIS,
     coverage.ANALYSIS,
 )
 

@@ -9,6 +9,37 @@ from nixt_pipeline.settings import Settings
 # As many curves as a chart can still show apart; the paper's figures have 7 and 10.
 _KERNELS_SHOWN = 10
 
+# The 101 percentiles of each (rank_by_bytes, measure) of `counts`, which says how often (n) each value occurs.
+CURVES = """
+ranked AS (
+    SELECT
+        rank_by_bytes, measure, value,
+        sum(n) OVER (PARTITION BY rank_by_bytes, measure ORDER BY value)::DOUBLE AS upto
+    FROM counts
+),
+-- Position of each quantile among the samples, from 0: quantile_cont interpolates between the samples on either side.
+positions AS (
+    SELECT
+        rank_by_bytes, measure, samples,
+        percent / 100.0::DOUBLE AS quantile,
+        percent * (samples - 1) / 100.0::DOUBLE AS position
+    FROM (SELECT rank_by_bytes, measure, sum(n) AS samples FROM counts GROUP BY rank_by_bytes, measure)
+    CROSS JOIN range(101) AS percents (percent)
+),
+below AS (
+    SELECT p.*, r.value AS low
+    FROM positions AS p
+    ASOF JOIN ranked AS r
+        ON r.rank_by_bytes = p.rank_by_bytes AND r.measure = p.measure AND floor(p.position) < r.upto
+),
+between_samples AS (
+    SELECT b.*, r.value AS high
+    FROM below AS b
+    ASOF JOIN ranked AS r
+        ON r.rank_by_bytes = b.rank_by_bytes AND r.measure = b.measure AND ceil(b.position) < r.upto
+)
+"""
+
 SQL = f"""
 WITH {KERNELS},
 large AS (
@@ -42,33 +73,7 @@ counts AS (
     WHERE c.transfer_busbw_gbs IS NOT NULL
     GROUP BY ALL
 ),
-ranked AS (
-    SELECT
-        rank_by_bytes, measure, value,
-        sum(n) OVER (PARTITION BY rank_by_bytes, measure ORDER BY value)::DOUBLE AS upto
-    FROM counts
-),
--- Position of each quantile among the samples, from 0: quantile_cont interpolates between the samples on either side.
-positions AS (
-    SELECT
-        rank_by_bytes, measure, samples,
-        percent / 100.0::DOUBLE AS quantile,
-        percent * (samples - 1) / 100.0::DOUBLE AS position
-    FROM (SELECT rank_by_bytes, measure, sum(n) AS samples FROM counts GROUP BY rank_by_bytes, measure)
-    CROSS JOIN range(101) AS percents (percent)
-),
-below AS (
-    SELECT p.*, r.value AS low
-    FROM positions AS p
-    ASOF JOIN ranked AS r
-        ON r.rank_by_bytes = p.rank_by_bytes AND r.measure = p.measure AND floor(p.position) < r.upto
-),
-between_samples AS (
-    SELECT b.*, r.value AS high
-    FROM below AS b
-    ASOF JOIN ranked AS r
-        ON r.rank_by_bytes = b.rank_by_bytes AND r.measure = b.measure AND ceil(b.position) < r.upto
-)
+{CURVES}
 SELECT
     h.run, h.rank_by_bytes, h.label, h.kind, h.coll, h.coll_type, h.n_ranks, h.nnodes, h.coll_msg_size_bytes,
     b.measure, b.quantile,

@@ -13,8 +13,8 @@ from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal
 
-from nixt_pipeline.reporting.palette import ALERT_COLOUR, INK
-from nixt_pipeline.reporting.text import number, percent, visible
+from nixt_pipeline.reporting.palette import ALERT_COLOUR, INK, SHARE_CLASSES
+from nixt_pipeline.reporting.text import duration, number, percent, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,6 +82,11 @@ def render(
     )
 
 
+def head(figure: "Figure", title: str) -> None:
+    """The panel's title, at its left edge: above the axes it would start behind the names of the rows."""
+    figure.suptitle(title, x=0.01, ha="left", fontsize=9.0)
+
+
 def nothing(name: str) -> str:
     """What stands in for a figure of no data."""
     return render(name, 0.5, lambda figure: figure.text(0.5, 0.5, "nothing to draw", ha="center", va="center"))
@@ -137,6 +142,34 @@ def number_axis(axes: "Axes", which: Literal["x", "y"], logarithmic: bool = Fals
     else:
         axis.set_major_locator(MaxNLocator(5))
     axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+
+
+def duration_axis(axes: "Axes", which: Literal["x", "y"], lowest_us: float) -> None:
+    """A logarithmic axis of microseconds that ends in 0, written in the unit that suits each tick."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    (axes.set_xscale if which == "x" else axes.set_yscale)("symlog", linthresh=lowest_us, linscale=0.5)
+    low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
+    decades = [10.0**exponent for exponent in range(12) if max(low, lowest_us) <= 10.0**exponent <= high]
+    axis.set_major_locator(FixedLocator([0.0, *decades[:: 1 + len(decades) // 5]]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: duration(value) if value else "0"))
+
+
+def share_map(
+    axes: "Axes", shares: Sequence[Sequence[float | None]], width: float, start: float = 0.0, scale: float = 1.0
+) -> None:
+    """A map of shares in classes of colour, whose limits are multiplied by `scale`: a row for each sequence, the first
+    at the top, `width` wide from `start`; nothing where there is no value."""
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+
+    norm = BoundaryNorm([0.0, *(upper * scale for upper, _ in SHARE_CLASSES)], len(SHARE_CLASSES))
+    colours = ListedColormap([colour for _, colour in SHARE_CLASSES])
+    values = [[min(value, scale) if value == value else value for value in gaps(row)] for row in shares]
+    extent = (start, start + width, len(shares) - 0.5, -0.5)
+    axes.imshow(values, cmap=colours, norm=norm, aspect="auto", extent=extent)
 
 
 def time_unit(seconds: float) -> tuple[str, float]:

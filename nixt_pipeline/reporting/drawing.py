@@ -7,6 +7,7 @@ from nixt_pipeline.reporting import figures
 from nixt_pipeline.reporting.canvas import (
     SMALL,
     gaps,
+    head,
     mark_moments,
     name_rows,
     nothing,
@@ -107,8 +108,8 @@ def draw_ecdf(data: figures.EcdfFigure, name: str = "ecdf", unit: str = "GB/s") 
                 axes.plot(curve.values, curve.quantiles, linestyle=style, linewidth=width, color=colour)
             for quantile in (0.1, 0.5, 0.9):
                 axes.plot(first.at(quantile), quantile, marker="o", markersize=4, color=colour_of(panel.coll_type))
-            axes.set_title(f"{panel.label}\n", pad=2)
-            axes.text(0, 1.03, facts, fontsize=SMALL, transform=axes.transAxes)
+            head(figure, panel.label)
+            axes.set_title(facts, fontsize=SMALL)
             percent_ticks(axes.yaxis, (0, 0.5, 1))
             number_axis(axes, "x", data.log_axis)
             axes.set_xlim(data.low, data.high)
@@ -138,7 +139,7 @@ def draw_time(data: figures.TimeFigure, name: str, onsets_us: Sequence[int] = ()
             dots = [gaps(panel.p50)[index] for index in alone]
             axes.plot([at[index] for index in alone], dots, color=colour, linewidth=0, marker=".")
             mark_moments(axes, moments)
-            axes.set_title(f"{shorten(panel.coll, 20)} {panel.coll_type or ''}")
+            head(figure, f"{shorten(panel.coll, 20)} {panel.coll_type or ''}")
             drawn = [value for value in (*panel.p50, *panel.p75, *panel.transfer) if value is not None]
             axes.set_ylim(0, max(drawn, default=1.0) * 1.08 or 1.0)
             axes.set_xlim(0, (data.end_us - data.start_us) / 1e6 / scale)
@@ -190,7 +191,7 @@ def draw_ranges(panels: Sequence[figures.RangePanel], name: str) -> str:
             medians = [item.p50 for item in panel.ranges]
             axes.plot(medians, positions, color=colour, linewidth=0, marker="o", markersize=5)
             name_rows(axes, [item.label for item in panel.ranges])
-            axes.set_title(f"{shorten(panel.coll, 20)} {panel.coll_type or ''}")
+            head(figure, f"{shorten(panel.coll, 20)} {panel.coll_type or ''}")
             axes.set_xlim(left=0)
             number_axis(axes, "x")
             axes.grid(True, axis="x")

@@ -26,6 +26,8 @@ COLL_COLOURS = {
 # What a time consists of, wherever waiting and transfer are told apart.
 WAIT_COLOUR = "#E69F00"
 TRANSFER_COLOUR = "#56B4E9"
+# Variation between ranks, and of each rank over time.
+VARIATION_COLOURS = ("#332288", "#AA99DD")
 # An onset, an excess: what the eye should go to.
 ALERT_COLOUR = "#D55E00"
 
@@ -40,6 +42,16 @@ NEUTRAL_COLOUR = "#56B4E9"
 
 # One colour per decade of a count, monotonic in brightness (ColorBrewer's YlGnBu). They need an outline.
 DECADE_COLOURS = ("#ffffcc", "#c7e9b4", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#0c2c84")
+
+# Classes of a share, from 0 on: up to which share, and its colour (ColorBrewer's OrRd, monotonic in brightness).
+SHARE_CLASSES = (
+    (0.01, "#fff7ec"),
+    (0.05, "#fdd49e"),
+    (0.10, "#fdbb84"),
+    (0.25, "#fc8d59"),
+    (0.50, "#d7301f"),
+    (1.00, "#7f0000"),
+)
 
 
 def colour_of(coll_type: str | None) -> str:

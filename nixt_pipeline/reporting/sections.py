@@ -11,12 +11,17 @@ import pyarrow as pa
 from nixt_pipeline.reporting import drawing, figures
 from nixt_pipeline.reporting.anchors import host_anchor, kernel_anchor
 from nixt_pipeline.reporting.content import Reading, RunContent
-from nixt_pipeline.reporting.distributions import bandwidth_section, kernel_ranges
+from nixt_pipeline.reporting.distributions import bandwidth_section, kernel_ranges, time_section
+from nixt_pipeline.reporting.edges import edges_section
+from nixt_pipeline.reporting.lateness import lateness_section
 from nixt_pipeline.reporting.legends import type_legend
 from nixt_pipeline.reporting.palette import ALERT_COLOUR, DECADE_COLOURS, INK, NEUTRAL_COLOUR
 from nixt_pipeline.reporting.quality import SHOWN_ROWS, coverage_of, coverage_parts, within_host
-from nixt_pipeline.reporting.text import count, duration, gbs, number, percent, plain, shorten, size, utc
+from nixt_pipeline.reporting.rank_map import ranks_section
+from nixt_pipeline.reporting.text import count, duration, gbs, number, percent, plain, sentence, shorten, size, utc
+from nixt_pipeline.reporting.variation import variation_section
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, Spec, TableView, table_view
+from nixt_pipeline.reporting.waiting import waiting_section
 
 SHORTEST_IS_LAST = (
     "The rank that arrives last does not wait: it has the SHORTEST time and the HIGHEST bandwidth, and everybody "
@@ -162,7 +167,7 @@ def _time(content: RunContent, table: pa.Table) -> SectionView:
                 drawing.draw_time(launch, f"time-{position}", onsets),
                 f"{which}{utc(launch.start_us)} to {utc(launch.end_us)}. {lines}",
                 anchor=f"figure-time-{position}",
-                title=f"{which}bandwidth over time",
+                title=sentence(f"{which}bandwidth over time"),
                 reading=_steadiness(launch),
                 legend=(
                     *type_legend(panel.coll_type for panel in launch.panels),
@@ -435,9 +440,15 @@ COVERAGE = AnalysisSection("coverage", "coverage", "Coverage", lambda content, _
 ANALYSIS_SECTIONS = (
     AnalysisSection("summary_histogram", "payload", "Communication structure", _payload),
     AnalysisSection("hot_kernels", "kernels", "Hot kernels", _hot_kernels),
+    AnalysisSection("resource_correlation", "sizes", "Sizes and shapes", _sizes),
     AnalysisSection("bandwidth_ecdf", "distributions", "Bandwidth distributions", bandwidth_section),
+    AnalysisSection("time_ecdf", "times", "Time distributions", time_section),
     AnalysisSection("temporal_correlation", "time", "Bandwidth over time", _time),
+    AnalysisSection("waiting_over_time", "waiting", "Waiting over time", waiting_section),
+    AnalysisSection("host_lateness", "lateness", "Lateness of hosts", lateness_section),
     AnalysisSection("spatial_correlation", "entities", "Hosts and processes", _entities),
-    AnalysisSection("resource_correlation", "sizes", "Message sizes and communicator shapes", _sizes),
+    AnalysisSection("rank_times", "ranks", "Ranks", ranks_section),
+    AnalysisSection("p2p_edges", "edges", "Pipeline and P2P", edges_section),
+    AnalysisSection("variation", "variation", "Variation", variation_section),
     AnalysisSection("other_correlation", "others", "Other correlations", _others),
 )

@@ -144,4 +144,4 @@ def _waiting_tile(content: RunContent) -> Tile:
         return Tile("not assessable", label, "no collective was recorded by every rank")
     waited = sum(row["wait_us"] for row in split)
     detail = f"{duration(waited)} of {duration(total)}, over complete collectives"
-    return Tile(percent(waited / total), label, detail, "#time")
+    return Tile(percent(waited / total), label, detail, "#waiting")

@@ -116,6 +116,11 @@ def plain(value: object) -> str:
     return NOT_AVAILABLE if value is None else visible(str(value))
 
 
+def sentence(text: str) -> str:
+    """`text` with its first letter in upper case."""
+    return text[:1].upper() + text[1:]
+
+
 def plural(amount: int, noun: str, nouns: str | None = None) -> str:
     """`1 host`, `2 hosts`, `3 processes` (with `nouns` given)."""
     return f"{amount:,} {noun if amount == 1 else nouns or noun + 's'}"

@@ -234,6 +234,121 @@ def other_row(attribute: str, value: str) -> dict[str, Any]:
     }
 
 
+def waiting_row(bin_number: int, rank: int | None, wait_us: float, transfer_us: float) -> dict[str, Any]:
+    """A row of `waiting_over_time`: a bin of one second, one collective of two ranks."""
+    frame = {"incarnation": 1, "bin_start_us": START_US + bin_number * 1_000_000, "bin_width_us": 1_000_000}
+    quantiles = {f"wait_p{q}_us": wait_us / 2 for q in (25, 50, 75)}
+    quantiles |= {f"transfer_time_p{q}_us": transfer_us for q in (25, 50, 75)}
+    named = {"rank_by_bytes": rank, "label": None if rank is None else f"kernel {rank}"}
+    totals = {"cells": 1, "wait_rank_time_us": wait_us, "transfer_rank_time_us": 2 * transfer_us}
+    return {**frame, **named, "coll": "AllReduce", "coll_type": "nic-only", **totals, **quantiles}
+
+
+def lateness_row(bin_number: int, host: str, caused_us: float, share: float | None) -> dict[str, Any]:
+    """A row of `host_lateness`: a bin of one second."""
+    frame = {"incarnation": 1, "bin_start_us": START_US + bin_number * 1_000_000, "bin_width_us": 1_000_000}
+    arrivals = {"cells": 4, "last_arrivals": 1, "expected_last_arrivals": 2.0}
+    return {**frame, "hostname": host, **arrivals, "caused_wait_us": caused_us, "share_of_rank_time": share}
+
+
+def rank_row(
+    rank: int, mean_us: float, above_us: float, comm_name: str = "DP Group 0", **changes: Any
+) -> dict[str, Any]:
+    """A row of `rank_times`, in a communicator of two ranks."""
+    quantiles = ("min", "p25", "p50", "p75", "max")
+    times = {f"exec_time_{name}_us": mean_us + position for position, name in enumerate(quantiles)}
+    frame = {
+        "incarnation": 1,
+        "rank_by_bytes": 1,
+        "label": "AllReduce 2r/2n",
+        "coll": "AllReduce",
+        "coll_type": "nic-only",
+        "n_ranks": 2,
+        "id": "0xabc",
+        "comm_name": comm_name,
+        "rank": rank,
+        "process": f"gpu-{rank}-pid7",
+        "records": 8,
+        "exec_time_mean_us": mean_us,
+        "above_lowest_us": above_us,
+    }
+    return {**frame, **times, **changes}
+
+
+def edge_row(source: str | None, target: str | None, send_us: float | None, recv_us: float | None) -> dict[str, Any]:
+    """A row of `p2p_edges`: messages of 1 MB between hosts."""
+    both = send_us is not None and recv_us is not None
+    waiting = None if not both or send_us == recv_us else "Send" if (send_us or 0) > (recv_us or 0) else "Recv"
+    return {
+        "source_process": source,
+        "target_process": target,
+        "source_rank": 0,
+        "target_rank": 1,
+        "comm_name": "PP Group 0",
+        "same_host": False,
+        "coll_msg_size_bytes": 1_000_000,
+        "send_records": 8,
+        "recv_records": 8,
+        "payload_bytes": 8_000_000.0,
+        "send_time_p50_us": send_us,
+        "recv_time_p50_us": recv_us,
+        "shorter_time_us": min(send_us or 0, recv_us or 0) if both else None,
+        "waiting_side": waiting,
+    }
+
+
+def variation_row(label: str, cv: float, between: float | None, transfer: float | None) -> dict[str, Any]:
+    """A row of `variation`."""
+    return {
+        "incarnation": 1,
+        "label": label,
+        "samples": 8,
+        "exec_time_mean_us": 100.0,
+        "exec_time_cv": cv,
+        "between_ranks_cv": 0.1,
+        "within_ranks_cv": 0.2,
+        "transfer_mean_us": 50.0,
+        "transfer_cv": 0.1,
+        "wait_mean_us": 50.0,
+        "share_between_ranks": between,
+        "share_of_transfer": transfer,
+    }
+
+
+def finding(**changes: Any) -> dict[str, Any]:
+    """A finding as the diagnosis writes it: gpu-1 is slow since the second second."""
+    values: dict[str, Any] = {
+        "kind": "slow-transfer",
+        "severity": "P1",
+        "level": "host",
+        "hosts": ["gpu-1"],
+        "processes": [],
+        "communicators": ["0xabc"],
+        "ambiguous": False,
+        "onset_us": START_US + 2_000_000,
+        "until_us": None,
+        "effect": {"cost_share": 0.22, "slowdown": 1.6, "lost_rank_seconds": 69.0},
+        "evidence": "Transfers take longer.",
+        "counter_evidence": "Nothing speaks against it.",
+        "next_step": "Check the network card.",
+    }
+    return {**values, **changes}
+
+
+def diagnosis(*findings: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """The JSON of a diagnosis with these findings, or of a healthy run."""
+    coverage = {
+        "ranks_seen": 2,
+        "ranks_expected": 2,
+        "records": 8,
+        "complete_cells": 1.0,
+        "usable_collectives": 4,
+    }
+    verdict = "findings" if findings else "none-found"
+    values = {"schema": 1, "run": "job-1", "verdict": verdict, "reason": "", "coverage": coverage}
+    return {**values, "findings": list(findings), **changes}
+
+
 READINGS = {
     name: Reading(f"Title of {name}", f"What does {name} answer?", f"How to read {name}.")
     for name in (
@@ -245,6 +360,12 @@ READINGS = {
         "spatial_correlation",
         "resource_correlation",
         "other_correlation",
+        "time_ecdf",
+        "waiting_over_time",
+        "host_lateness",
+        "rank_times",
+        "p2p_edges",
+        "variation",
     )
 }
 
@@ -306,6 +427,23 @@ def content(host: str = "gpu-1", comm_name: str = "DP Group 0", **changes: Any) 
         "other_correlation": pa.Table.from_pylist(
             [other_row("git_rev", "v2.30.7-1"), other_row("rec_mechanism", host)]
         ),
+        "time_ecdf": pa.Table.from_pylist(
+            ecdf_rows(host, (100.0, 150.0, 900.0), "exec_time_us")
+            + ecdf_rows(host, (90.0, 100.0, 110.0), "transfer_time_us")
+        ),
+        "waiting_over_time": pa.Table.from_pylist(
+            [waiting_row(0, 1, 200.0, 100.0) | {"label": host}, waiting_row(3, None, 300.0, 100.0)]
+        ),
+        "host_lateness": pa.Table.from_pylist(
+            [lateness_row(0, host, 300.0, 0.3), lateness_row(0, "gpu-2", 0.0, 0.0), lateness_row(2, host, 10.0, 0.02)]
+        ),
+        "rank_times": pa.Table.from_pylist(
+            [rank_row(0, 200.0, 100.0, comm_name), rank_row(1, 100.0, 0.0, comm_name, process=f"{host}-pid7")]
+        ),
+        "p2p_edges": pa.Table.from_pylist(
+            [edge_row(f"{host}-pid7", "gpu-2-pid7", 100.0, 900.0), edge_row("gpu-2-pid7", None, 100.0, None)]
+        ),
+        "variation": pa.Table.from_pylist([variation_row(host, 0.5, 0.25, 0.1), variation_row("b", 0.1, 0.5, None)]),
         **changes.pop("tables", {}),
     }
     glossary = (Glossed("coll", "Workload", "", "NCCL function"),)

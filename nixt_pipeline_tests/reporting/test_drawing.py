@@ -5,7 +5,7 @@ import matplotlib
 import pyarrow as pa
 import pytest
 
-from nixt_pipeline.reporting import drawing, figures
+from nixt_pipeline.reporting import drawing, edges, figures, lateness, rank_map, variation, waiting
 from nixt_pipeline.reporting.palette import COLL_TYPE_COLOURS
 from nixt_pipeline_tests.reporting import examples
 
@@ -29,6 +29,14 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "ranges": lambda: drawing.draw_ranges(
         figures.range_panels(CONTENT.tables["spatial_correlation"], "host"), "ranges"
     ),
+    "times": lambda: drawing.draw_ecdf(figures.ecdf_figure(CONTENT.tables["time_ecdf"]), "times", "us"),
+    "waiting": lambda: waiting.draw_waiting(waiting.waiting_of(CONTENT.tables["waiting_over_time"])[0], "waiting"),
+    "lateness": lambda: lateness.draw_lateness(
+        lateness.lateness_maps(CONTENT.tables["host_lateness"])[0], "lateness", [examples.START_US]
+    ),
+    "rank ranges": lambda: rank_map.draw_ranges(rank_map.rank_maps(CONTENT.tables["rank_times"])[0], "rank-ranges"),
+    "edges": lambda: edges.draw_edges(edges.edge_panels(CONTENT.tables["p2p_edges"])[0], "edges"),
+    "variation": lambda: variation.draw_variation(variation.variations(CONTENT.tables["variation"]), "variation"),
     "sizes": lambda: drawing.draw_heat_map(figures.heat_map(CONTENT.tables["resource_correlation"])),
 }
 

@@ -15,10 +15,16 @@ ANALYSES = {
     "coverage": "coverage",
     "summary_histogram": "payload",
     "hot_kernels": "kernels",
-    "bandwidth_ecdf": "distributions",
-    "temporal_correlation": "time",
-    "spatial_correlation": "entities",
     "resource_correlation": "sizes",
+    "bandwidth_ecdf": "distributions",
+    "time_ecdf": "times",
+    "temporal_correlation": "time",
+    "waiting_over_time": "waiting",
+    "host_lateness": "lateness",
+    "spatial_correlation": "entities",
+    "rank_times": "ranks",
+    "p2p_edges": "edges",
+    "variation": "variation",
     "other_correlation": "others",
 }
 
@@ -91,17 +97,10 @@ def test_the_section_about_hosts_says_that_the_last_rank_has_the_shortest_time()
 
 def test_sections_of_analyses_hold_their_figures() -> None:
     counts = {section.anchor: len(section.figures) for section in report_sections(examples.content())}
-    # Hosts and processes have two figures each, hot kernels one of shares and one of bandwidths.
-    assert {
-        anchor: counts[anchor] for anchor in ("payload", "kernels", "distributions", "time", "entities", "sizes")
-    } == {
-        "payload": 1,
-        "kernels": 2,
-        "distributions": 1,
-        "time": 1,
-        "entities": 4,
-        "sizes": 1,
-    }
+    # Hosts and processes have two figures each, hot kernels one of shares and one of bandwidths, ranks maps and ranges.
+    several = {"kernels": 2, "entities": 4, "ranks": 2}
+    none = {"others": 0, "coverage": 0, "quality": 0, "communicators": 0, "run": 0}
+    assert counts == dict.fromkeys(counts, 1) | several | none
 
 
 def test_only_the_first_launches_are_drawn_and_the_section_says_so() -> None:
@@ -190,7 +189,7 @@ def test_hostile_names_appear_as_text_and_never_as_markup() -> None:
 def test_the_page_refers_to_nothing_outside_itself() -> None:
     page = Page(_usual_page())
     links = [value for name, value in page.attributes if name in ("href", "src", "xlink:href") and value is not None]
-    elsewhere = {link for link in links if not link.startswith(("#", "data/"))}
+    elsewhere = {link for link in links if not link.startswith(("#", "data/", "data:image/png;base64,"))}
     assert elsewhere == {"../index.html", "data:,", "report.json", "file:///logs/job-1"}
     assert "link" in page.tags and "img" not in page.tags and "iframe" not in page.tags
 

@@ -1,0 +1,104 @@
+"""How long each rank of each communicator spends in the hottest collectives, with the place where it runs."""
+
+from nixt_pipeline.analysis.base import Analysis, Shares
+from nixt_pipeline.analysis.columns import BUSBW_P50, EXEC_TIME_P50, RECORDS, count, derived, event
+from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL
+from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role
+from nixt_pipeline.settings import Settings
+
+# Each gives one map of communicators and ranks, with a value for every GPU of the job.
+_KERNELS_SHOWN = 4
+
+_HOTTEST = f"""
+{KERNELS},
+hottest AS (
+    SELECT *
+    FROM kernels
+    WHERE kind = 'collective' AND n_ranks > 1
+    QUALIFY row_number() OVER (ORDER BY rank_by_bytes) <= $kernels_shown
+)
+"""
+
+_SHARES = Shares(
+    # A hash spreads the ranks evenly over the shares, however many processes a host has.
+    parameters="""
+    SELECT pass, passes
+    FROM (
+        SELECT coalesce(sum(records), 0)::BIGINT // $records_per_share + 1 AS passes
+        FROM kernel_times WHERE kind = 'collective'
+    )
+    CROSS JOIN range(passes) AS numbers (pass)
+    """,
+    sql=f"""
+    WITH {_HOTTEST}
+    SELECT
+        e.incarnation, h.rank_by_bytes, e.id, e.comm_name, e.rank, e.hostname, e.pid,
+        count(*) AS records,
+        -- Rounded, because the order of a parallel sum must not show.
+        round(avg(e.coll_exec_time_us), 3) AS exec_time_mean_us,
+        min(e.coll_exec_time_us) AS exec_time_min_us,
+        quantile_cont(e.coll_exec_time_us, [0.25, 0.5, 0.75]) AS exec_time_us,
+        max(e.coll_exec_time_us) AS exec_time_max_us,
+        quantile_cont(e.coll_busbw_gbs, 0.5) AS busbw_p50_gbs
+    FROM events AS e
+    JOIN hottest AS h
+        ON h.kind = e.kind AND h.coll IS NOT DISTINCT FROM e.coll
+        AND h.n_ranks IS NOT DISTINCT FROM e.n_ranks AND h.nnodes IS NOT DISTINCT FROM e.nnodes
+        AND h.coll_msg_size_bytes IS NOT DISTINCT FROM e.coll_msg_size_bytes
+    WHERE hash(e.hostname, e.pid) % $passes = $pass
+    GROUP BY ALL
+    """,
+)
+
+SQL = f"""
+WITH {_HOTTEST}
+SELECT
+    h.run, s.incarnation, h.rank_by_bytes, h.label, h.coll, h.coll_type, h.n_ranks, h.nnodes, h.coll_msg_size_bytes,
+    s.id, s.comm_name, s.rank, s.hostname, s.pid, s.hostname || '-pid' || s.pid AS process,
+    s.records, s.exec_time_mean_us, s.exec_time_min_us, s.exec_time_us[1] AS exec_time_p25_us,
+    s.exec_time_us[2] AS exec_time_p50_us, s.exec_time_us[3] AS exec_time_p75_us, s.exec_time_max_us, s.busbw_p50_gbs,
+    s.exec_time_mean_us
+        - min(s.exec_time_mean_us) OVER (PARTITION BY s.incarnation, h.rank_by_bytes, s.id, s.comm_name)
+        AS above_lowest_us
+FROM shares AS s
+JOIN hottest AS h ON h.rank_by_bytes = s.rank_by_bytes
+ORDER BY s.incarnation, h.rank_by_bytes, s.comm_name, s.id, s.rank, s.hostname, s.pid
+"""
+
+
+def _parameters(_settings: Settings) -> dict[str, object]:
+    return {"kernels_shown": _KERNELS_SHOWN}
+
+
+ANALYSIS = Analysis(
+    name="rank_times",
+    version="1",
+    title="Ranks of communicators",
+    question="Within a communicator, which rank waits and which one is waited for, and where does it run?",
+    reading=(
+        "A rank counts inside its communicator only; host and process say where it really runs. The rank with the "
+        "LOWEST time in its communicator is the one that the others wait for. A communicator whose ranks are all slow "
+        "alike has slow transfers, and no rank of it stands out."
+    ),
+    columns=(
+        RUN,
+        *event("incarnation"),
+        count("rank_by_bytes", "", "Rank of the kernel by observed message bytes"),
+        LABEL,
+        *event("coll", "coll_type", "n_ranks", "nnodes", "coll_msg_size_bytes", "id", "comm_name", "rank"),
+        *event("hostname", "pid"),
+        Column("process", STRING, Role.DERIVED, "", "<hostname>-pid<pid>"),
+        RECORDS,
+        derived("exec_time_mean_us", "us", "Mean execution time, waiting included"),
+        derived("exec_time_min_us", "us", "Shortest execution time"),
+        derived("exec_time_p25_us", "us", "25th percentile of execution time, waiting included"),
+        EXEC_TIME_P50,
+        derived("exec_time_p75_us", "us", "75th percentile of execution time, waiting included"),
+        derived("exec_time_max_us", "us", "Longest execution time"),
+        BUSBW_P50,
+        derived("above_lowest_us", "us", "Mean above the lowest mean of a rank of the communicator: its waiting"),
+    ),
+    sql=SQL,
+    parameters=_parameters,
+    shares=_SHARES,
+)

@@ -1,0 +1,122 @@
+"""For which host the others waited, over time, as a map of hosts and bins."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from nixt_pipeline.reporting.canvas import mark_moments, name_rows, number_axis, render, share_map, time_unit
+from nixt_pipeline.reporting.content import RunContent
+from nixt_pipeline.reporting.figures import MAX_LAUNCHES, SHORT_LABEL_CHARACTERS
+from nixt_pipeline.reporting.legends import share_legend
+from nixt_pipeline.reporting.palette import ALERT_COLOUR
+from nixt_pipeline.reporting.text import count, percent, sentence, unique_labels, utc
+from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MAX_HOSTS = 32
+# With more hosts than this, one of them holds up a small part of the job only: the limits of the colours are a tenth.
+_MANY_HOSTS = 64
+
+
+@dataclass(frozen=True)
+class LatenessMap:
+    """One launch: the hosts that others waited for most, of `total`; `shares[host][bin]` is the share of the rank-time
+    of collectives across hosts, None where the host took part in none."""
+
+    start_us: int
+    width_us: int
+    hosts: tuple[str, ...]
+    shares: tuple[tuple[float | None, ...], ...]
+    total: int
+
+    @property
+    def scale(self) -> float:
+        """What the limits of the colours are multiplied by."""
+        return 0.1 if self.total > _MANY_HOSTS else 1.0
+
+
+def lateness_maps(table: pa.Table, limit: int = MAX_HOSTS) -> tuple[LatenessMap, ...]:
+    """`host_lateness` by launch, earliest first."""
+    launches: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in table.to_pylist():
+        launches[row["incarnation"]].append(row)
+    return tuple(_map(rows, limit) for _, rows in sorted(launches.items()))
+
+
+def _map(rows: list[dict[str, Any]], limit: int) -> LatenessMap:
+    width = rows[0]["bin_width_us"]
+    start, last = min(row["bin_start_us"] for row in rows), max(row["bin_start_us"] for row in rows)
+    bins = range(start, last + 1, width)
+    caused: dict[str, float] = defaultdict(float)
+    by_host: dict[str, dict[int, float | None]] = defaultdict(dict)
+    for row in rows:
+        caused[row["hostname"]] += row["caused_wait_us"]
+        by_host[row["hostname"]][row["bin_start_us"]] = row["share_of_rank_time"]
+    hosts = sorted(caused, key=lambda host: (-caused[host], host))[:limit]
+    shares = tuple(tuple(by_host[host].get(moment) for moment in bins) for host in hosts)
+    return LatenessMap(start, width, tuple(hosts), shares, len(caused))
+
+
+def lateness_section(content: RunContent, table: pa.Table) -> SectionView:
+    """A map for each launch."""
+    onsets = content.onsets_us()
+    maps = lateness_maps(table)
+    drawn = []
+    for position, data in enumerate(maps[:MAX_LAUNCHES], start=1):
+        which = f"Launch {position} of {len(maps)}: " if len(maps) > 1 else ""
+        cut = f" The {len(data.hosts)} of {count(data.total)} hosts with most." if data.total > len(data.hosts) else ""
+        drawn.append(
+            FigureView(
+                draw_lateness(data, f"lateness-{position}", onsets),
+                f"{which}from {utc(data.start_us)}. Colour: rank-time that others waited for the host, as a share of "
+                f"all rank-time in large collectives across hosts.{cut}",
+                anchor=f"figure-lateness-{position}",
+                title=sentence(f"{which}whom the others waited for"),
+                reading=_reading(data),
+                legend=(
+                    *share_legend(data.scale),
+                    *((LegendEntry("onset of a finding", ALERT_COLOUR, "dashes"),) if onsets else ()),
+                ),
+                source="host_lateness",
+            )
+        )
+    return SectionView("", "", figures=tuple(drawn))
+
+
+def _reading(data: LatenessMap) -> str:
+    peaks = [max((share or 0.0 for share in shares), default=0.0) for shares in data.shares]
+    peak = max(peaks)
+    if peak == 0:
+        return "Nobody was waited for."
+    host = data.hosts[peaks.index(peak)]
+    moment = data.shares[peaks.index(peak)].index(peak)
+    return (
+        f"Most at once is lost to waiting for {unique_labels([host], SHORT_LABEL_CHARACTERS)[0]}: {percent(peak)} of "
+        f"the rank-time in the bin that starts {moment * data.width_us / 1e6:.3g} s into the log."
+    )
+
+
+def draw_lateness(data: LatenessMap, name: str, onsets_us: Sequence[int] = ()) -> str:
+    """Hosts as rows, bins as columns, the share as colour."""
+    bins = len(data.shares[0])
+    unit, scale = time_unit(bins * data.width_us / 1e6)
+    width = bins * data.width_us / 1e6 / scale
+    moments = [(onset - data.start_us) / 1e6 / scale for onset in onsets_us]
+
+    def draw(figure: "Figure") -> None:
+        axes = figure.subplots()
+        share_map(axes, data.shares, width, scale=data.scale)
+        mark_moments(axes, [moment for moment in moments if 0 <= moment <= width])
+        name_rows(axes, unique_labels(data.hosts, SHORT_LABEL_CHARACTERS))
+        axes.set_xlim(0, width)
+        number_axis(axes, "x")
+        axes.set_xlabel(f"{unit} since the start")
+
+    return render(
+        name, 0.75 + 0.16 * len(data.hosts), draw, f"{len(data.hosts)} hosts over {bins} bins. {_reading(data)}"
+    )

@@ -1,0 +1,194 @@
+"""Waiting and transfer over time: how many GPUs did which, and how long each took in the hot kernels."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from nixt_pipeline.reporting.canvas import (
+    duration_axis,
+    gaps,
+    head,
+    mark_moments,
+    number_axis,
+    render,
+    time_unit,
+)
+from nixt_pipeline.reporting.content import RunContent
+from nixt_pipeline.reporting.figures import LABEL_CHARACTERS, MAX_LAUNCHES
+from nixt_pipeline.reporting.legends import WAIT_AND_TRANSFER
+from nixt_pipeline.reporting.palette import ALERT_COLOUR, TRANSFER_COLOUR, WAIT_COLOUR
+from nixt_pipeline.reporting.text import duration, number, percent, sentence, shorten, utc
+from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Row = dict[str, Any]
+Band = tuple[tuple[float | None, ...], tuple[float | None, ...], tuple[float | None, ...]]
+
+# Below ten microseconds a wait is the resolution of the times.
+_LOWEST_US = 10.0
+
+
+@dataclass(frozen=True)
+class KernelWaiting:
+    """A kernel over time: p25, p50 and p75 by bin, in microseconds; None where nothing was recorded."""
+
+    label: str
+    transfer: Band
+    wait: Band
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """One launch. `seconds` are the starts of its bins, `waiting` and `transferring` how many GPUs on average did so
+    in collectives that every rank recorded."""
+
+    start_us: int
+    width_us: int
+    seconds: tuple[float, ...]
+    waiting: tuple[float, ...]
+    transferring: tuple[float, ...]
+    kernels: tuple[KernelWaiting, ...]
+
+    @property
+    def end_s(self) -> float:
+        """Where the last bin ends."""
+        return self.seconds[-1] + self.width_us / 1e6
+
+
+def waiting_of(table: pa.Table) -> tuple[Waiting, ...]:
+    """`waiting_over_time` by launch, earliest first; bins without any collective are there, too."""
+    launches: dict[int, list[Row]] = defaultdict(list)
+    for row in table.to_pylist():
+        launches[row["incarnation"]].append(row)
+    return tuple(_launch(rows) for _, rows in sorted(launches.items()))
+
+
+def _launch(rows: list[Row]) -> Waiting:
+    width = rows[0]["bin_width_us"]
+    start, last = min(row["bin_start_us"] for row in rows), max(row["bin_start_us"] for row in rows)
+    bins = range(start, last + 1, width)
+    totals: dict[int, list[float]] = {moment: [0.0, 0.0] for moment in bins}
+    by_kernel: dict[int, dict[int, Row]] = defaultdict(dict)
+    for row in rows:
+        totals[row["bin_start_us"]][0] += row["wait_rank_time_us"]
+        totals[row["bin_start_us"]][1] += row["transfer_rank_time_us"]
+        if row["rank_by_bytes"] is not None:
+            by_kernel[row["rank_by_bytes"]][row["bin_start_us"]] = row
+    kernels = tuple(
+        KernelWaiting(
+            next(iter(found.values()))["label"], _band(found, bins, "transfer_time"), _band(found, bins, "wait")
+        )
+        for _, found in sorted(by_kernel.items())
+    )
+    return Waiting(
+        start,
+        width,
+        tuple((moment - start) / 1e6 for moment in bins),
+        tuple(totals[moment][0] / width for moment in bins),
+        tuple(totals[moment][1] / width for moment in bins),
+        kernels,
+    )
+
+
+def _band(found: dict[int, Row], bins: range, name: str) -> Band:
+    low, middle, high = (
+        tuple(found[moment][f"{name}_p{quantile}_us"] if moment in found else None for moment in bins)
+        for quantile in (25, 50, 75)
+    )
+    return low, middle, high
+
+
+def waiting_section(content: RunContent, table: pa.Table) -> SectionView:
+    """A figure for each launch: all collectives together, then each hot kernel."""
+    onsets = content.onsets_us()
+    launches = waiting_of(table)
+    drawn = []
+    for position, launch in enumerate(launches[:MAX_LAUNCHES], start=1):
+        which = f"Launch {position} of {len(launches)}: " if len(launches) > 1 else ""
+        drawn.append(
+            FigureView(
+                draw_waiting(launch, f"waiting-{position}", onsets),
+                f"{which}from {utc(launch.start_us)}. First all collectives that every rank recorded, then each hot "
+                "kernel: lines are medians, bands p25 to p75, on a logarithmic axis.",
+                anchor=f"figure-waiting-{position}",
+                title=sentence(f"{which}waiting and transfer over time"),
+                reading=_reading(launch),
+                legend=(
+                    *WAIT_AND_TRANSFER,
+                    *((LegendEntry("onset of a finding", ALERT_COLOUR, "dashes"),) if onsets else ()),
+                ),
+                source="waiting_over_time",
+            )
+        )
+    return SectionView("", "", figures=tuple(drawn))
+
+
+def _reading(launch: Waiting) -> str:
+    shares = [
+        wait / (wait + moved)
+        for wait, moved in zip(launch.waiting, launch.transferring, strict=True)
+        if wait + moved > 0
+    ]
+    third = max(1, len(shares) // 3)
+    first, last = sum(shares[:third]) / third, sum(shares[-third:]) / third
+    return (
+        f"Of the GPUs' time in these collectives, waiting is {percent(first)} in the first third of the log and "
+        f"{percent(last)} in the last."
+    )
+
+
+def draw_waiting(data: Waiting, name: str, onsets_us: Sequence[int] = ()) -> str:
+    """GPUs waiting and transferring, stacked; then a panel for each kernel with the times of both."""
+    unit, scale = time_unit(data.end_s)
+    end_us = data.start_us + data.end_s * 1e6
+    moments = [(onset - data.start_us) / 1e6 / scale for onset in onsets_us if data.start_us <= onset <= end_us]
+    edges = [second / scale for second in (*data.seconds, data.end_s)]
+    middles = [(low + high) / 2 for low, high in pairwise(edges)]
+
+    def draw_all(figure: "Figure") -> None:
+        axes = figure.subplots()
+        both = [wait + moved for wait, moved in zip(data.waiting, data.transferring, strict=True)]
+        axes.stairs(both, edges, fill=True, color=WAIT_COLOUR)
+        axes.stairs(data.transferring, edges, fill=True, color=TRANSFER_COLOUR)
+        mark_moments(axes, moments)
+        head(figure, "All collectives: GPUs waiting and transferring")
+        axes.set_xlim(0, edges[-1])
+        axes.set_ylim(0, max(both) * 1.05 or 1.0)
+        number_axis(axes, "x")
+        number_axis(axes, "y")
+        axes.grid(True, axis="y")
+        axes.set_xlabel(f"{unit} since the start")
+        axes.set_ylabel("GPUs, on average")
+
+    def draw_kernel(kernel: KernelWaiting) -> Any:
+        def draw(figure: "Figure") -> None:
+            axes = figure.subplots()
+            for (low, middle, high), colour in ((kernel.wait, WAIT_COLOUR), (kernel.transfer, TRANSFER_COLOUR)):
+                axes.fill_between(middles, gaps(low), gaps(high), color=colour, alpha=0.35, linewidth=0)
+                axes.plot(middles, gaps(middle), color=colour, linewidth=1.5, marker=".", markersize=2.5)
+            mark_moments(axes, moments)
+            head(figure, shorten(kernel.label, LABEL_CHARACTERS))
+            axes.set_xlim(0, edges[-1])
+            known = [value for value in (*kernel.wait[2], *kernel.transfer[2]) if value is not None]
+            axes.set_ylim(0, max(known, default=1.0) * 1.5)
+            number_axis(axes, "x")
+            duration_axis(axes, "y", _LOWEST_US)
+            axes.grid(True, axis="y")
+            axes.set_xlabel(f"{unit} since the start")
+            axes.set_ylabel("time per collective")
+
+        return draw
+
+    most = max(data.waiting)
+    panels = [render(f"{name}-all", 2.0, draw_all, f"At most {number(most)} GPUs waiting at once, on average of a bin")]
+    for position, kernel in enumerate(data.kernels, start=1):
+        waits = [value for value in kernel.wait[1] if value is not None]
+        alt = f"{shorten(kernel.label, LABEL_CHARACTERS)}: median waits up to {duration(max(waits, default=0.0))}"
+        panels.append(render(f"{name}-{position}", 2.0, draw_kernel(kernel), alt))
+    return "".join(panels)

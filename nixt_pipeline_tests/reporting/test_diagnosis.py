@@ -1,0 +1,87 @@
+import pytest
+
+from nixt_pipeline.reporting.diagnosis import (
+    all_findings_section,
+    cards,
+    verdict_class,
+    verdict_sentence,
+    verdict_words,
+)
+from nixt_pipeline_tests.reporting import examples
+from nixt_pipeline_tests.reporting.examples import diagnosis, finding
+
+
+def test_the_verdict_is_a_sentence_with_what_where_cost_and_onset() -> None:
+    found = diagnosis(finding(), finding(kind="clock-skew", severity="info"))
+    assert verdict_sentence(found) == (
+        "Slow transfers: gpu-1, at 22 % of the time since 2025-08-30 20:20:08 UTC. 1 more finding below."
+    )
+    assert verdict_class(found) == "P1"
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence", "colour"),
+    [
+        (diagnosis(), "Nothing found: no host or process stands out in what was recorded.", "none-found"),
+        (
+            diagnosis(verdict="not-assessable", reason="too few collectives"),
+            "Not assessable: too few collectives. This says nothing about the job's health.",
+            "not-assessable",
+        ),
+        (None, "This run has not been diagnosed.", "not-diagnosed"),
+    ],
+)
+def test_a_run_without_findings_says_what_that_means(found: dict[str, object], sentence: str, colour: str) -> None:
+    assert (verdict_sentence(found), verdict_class(found)) == (sentence, colour)
+
+
+def test_a_card_says_what_where_since_when_cost_confidence_and_next_step() -> None:
+    (card,) = cards(examples.content(diagnosis=diagnosis(finding())))
+    assert (card.title, card.urgency) == ("Slow transfers: gpu-1", "P1 open a ticket")
+    assert [(fact.label, fact.value) for fact in card.facts] == [
+        ("Where", "gpu-1 (host)"),
+        ("Since", "2025-08-30 20:20:08 UTC, 2 s into the log, to its end"),
+        ("Cost", "22 % of the time, 69 GPU-seconds, 1.6 times as slow"),
+        ("How sure", "Nobody else fits what was recorded."),
+        ("Next", "Check the network card."),
+        ("Evidence", "Transfers take longer."),
+        ("But", "Nothing speaks against it."),
+    ]
+    assert [(link.text, link.target) for link in card.links] == [("gpu-1", "#host-gpu-1")]
+
+
+def test_an_ambiguous_finding_blames_nobody_alone() -> None:
+    hang = finding(
+        kind="hang",
+        severity="P0",
+        level="communicator",
+        hosts=["a", "b"],
+        processes=[f"a-pid{number}" for number in range(6)],
+        ambiguous=True,
+        effect={"cost_share": None, "slowdown": None, "lost_rank_seconds": None},
+    )
+    (card,) = cards(examples.content(diagnosis=diagnosis(hang)))
+    facts = {fact.label: fact.value for fact in card.facts}
+    assert card.title == "Hang: one of a-pid0, a-pid1, a-pid2, a-pid3 and 2 more"
+    assert facts["How sure"] == "One of 6 named; the log cannot say which."
+    assert facts["Cost"] == "the job does not go on"
+    assert facts["Since"].endswith("into the log")
+
+
+def test_of_many_findings_a_dozen_are_cards_and_all_are_in_a_table() -> None:
+    content = examples.content(diagnosis=diagnosis(*(finding(hosts=[f"gpu-{number}"]) for number in range(40))))
+    assert len(cards(content)) == 12
+    section = all_findings_section(content)
+    assert section is not None and len(section.tables[0].rows) == 40
+    assert all_findings_section(examples.content(diagnosis=diagnosis(finding()))) is None
+
+
+def test_findings_that_are_alike_have_different_anchors() -> None:
+    found = cards(examples.content(diagnosis=diagnosis(finding(), finding(onset_us=None))))
+    assert [card.anchor for card in found] == ["finding-slow-transfer-gpu-1", "finding-slow-transfer-gpu-1-2"]
+
+
+def test_the_verdict_fits_a_table_of_runs() -> None:
+    assert verdict_words(diagnosis(finding(), finding())) == "P1 slow-transfer: gpu-1 (and 1 more)"
+    assert verdict_words(diagnosis()) == "none found"
+    assert verdict_words(None) is None
