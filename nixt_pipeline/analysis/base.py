@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
+from nixt_pipeline.analysis.distributions import summarise
+from nixt_pipeline.inspector.operations import BANDWIDTH_FLAGS
 from nixt_pipeline.inspector.taxonomy import Column, schema
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
@@ -45,6 +47,15 @@ END;
 """
 
 
+# Lists of whole numbers take half the memory of lists of doubles.
+_TYPE_OF_TIMES = """
+SELECT CASE WHEN count(*) FILTER (WHERE t != floor(t) OR abs(t) > 2147483647 OR NOT isfinite(t)) = 0
+    THEN 'INTEGER' ELSE 'DOUBLE' END
+FROM (SELECT coll_exec_time_us AS t FROM kernel_times)
+"""
+_SAMPLE_TIME = "CREATE OR REPLACE TEMP MACRO sample_time(time_us) AS time_us::{type}"
+
+
 def no_parameters(_settings: Settings) -> dict[str, object]:
     """For an analysis whose SQL has no parameters."""
     return {}
@@ -56,10 +67,16 @@ class Shares:
 
     `parameters` is SQL that gives one row for each share, of about `$records_per_share` records; `sql` computes a share
     with the columns of that row as its parameters. The rows of all shares are the table `shares` of the analysis's SQL.
+
+    With `levels`, `sql` gathers samples instead, which `distributions.summarise` by `quantiles` for each level; a level
+    names the columns it groups by, the first all of them. The column `level` counts them from 0, and columns that a
+    level does not have are null.
     """
 
     parameters: str
     sql: str
+    levels: tuple[tuple[str, ...], ...] = ()
+    quantiles: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,10 +132,18 @@ def compute(analysis: Analysis, con: duckdb.DuckDBPyConnection, settings: Settin
 
 def _compute_shares(shares: Shares, con: duckdb.DuckDBPyConnection, bound: dict[str, object]) -> pa.Table | None:
     """All shares in one table; None when there are none."""
-    known = bound | {"records_per_share": RECORDS_PER_PASS}
+    con.execute(_SAMPLE_TIME.format(type=con.sql(_TYPE_OF_TIMES).fetchall()[0][0]))
+    known = bound | {"records_per_share": RECORDS_PER_PASS, "bandwidth_flags": int(BANDWIDTH_FLAGS)}
     rows = con.sql(shares.parameters, params=_mentioned(shares.parameters, known)).to_arrow_table().to_pylist()
-    tables = [con.sql(shares.sql, params=_mentioned(shares.sql, bound | row)).to_arrow_table() for row in rows]
-    return pa.concat_tables(tables) if tables else None
+    tables = []
+    for row in rows:
+        share = con.sql(shares.sql, params=_mentioned(shares.sql, known | row)).to_arrow_table()
+        if not shares.levels:
+            tables.append(share)
+        for level, keys in enumerate(shares.levels):
+            table = summarise(share, keys, shares.quantiles)
+            tables.append(table.append_column("level", pa.array([level] * table.num_rows, pa.int32())))
+    return pa.concat_tables(tables, promote_options="default") if tables else None
 
 
 def _mentioned(sql: str, values: dict[str, object]) -> dict[str, object]:

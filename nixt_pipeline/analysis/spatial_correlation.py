@@ -12,6 +12,7 @@ from nixt_pipeline.analysis.columns import (
     derived,
     event,
 )
+from nixt_pipeline.analysis.distributions import KERNEL, SAMPLES
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings
@@ -38,26 +39,20 @@ _SHARES = Shares(
     GROUP BY number, hostname IS NULL
     ORDER BY first_host
     """,
-    sql="""
-    WITH records AS (
-        SELECT
-            hostname, pid, coll, coll_type,
-            -- Small messages have low bandwidths by nature: they are counted, but their bandwidths and times are left
-            -- out.
-            CASE WHEN coll_msg_size_bytes >= $min_message_bytes THEN coll_exec_time_us END AS exec_time_us,
-            CASE WHEN coll_msg_size_bytes >= $min_message_bytes THEN coll_busbw_gbs END AS busbw_gbs
-        FROM events
-        WHERE hostname BETWEEN $first_host AND $last_host OR ($first_host IS NULL AND hostname IS NULL)
-    )
+    # Small messages have low bandwidths by nature: they are counted, but their bandwidths and times are left out.
+    sql=f"""
     SELECT
-        CASE grouping(pid) WHEN 0 THEN 'process' ELSE 'host' END AS level,
-        hostname, pid, coll, coll_type, $min_message_bytes AS min_message_bytes,
-        count(*) AS records,
-        quantile_cont(busbw_gbs, [0.1, 0.5, 0.9]) AS busbw,
-        quantile_cont(exec_time_us, 0.5) AS exec_time_p50_us
-    FROM records
-    GROUP BY GROUPING SETS ((hostname, pid, coll, coll_type), (hostname, coll, coll_type))
+        hostname, pid, coll_type(n_ranks, nnodes) AS coll_type, $min_message_bytes AS min_message_bytes,
+        {SAMPLES}
+    FROM stored_events
+    WHERE hostname BETWEEN $first_host AND $last_host OR ($first_host IS NULL AND hostname IS NULL)
+    GROUP BY hostname, pid, {KERNEL}
     """,
+    levels=(
+        ("hostname", "pid", "coll", "coll_type", "min_message_bytes"),
+        ("hostname", "coll", "coll_type", "min_message_bytes"),
+    ),
+    quantiles=(0.1, 0.5, 0.9),
 )
 
 SQL = """
@@ -102,7 +97,8 @@ arrivals AS (
     SELECT 'process' AS level, hostname, pid, coll, coll_type, last_arrivals FROM process_arrivals
     UNION ALL
     SELECT 'host', hostname, NULL, coll, coll_type, sum(last_arrivals) FROM process_arrivals GROUP BY ALL
-)
+),
+measured AS (SELECT * REPLACE (CASE level WHEN 0 THEN 'process' ELSE 'host' END AS level) FROM shares)
 SELECT
     (SELECT any_value(run) FROM communicators) AS run,
     m.level, m.hostname, m.pid, m.hostname || '-pid' || m.pid AS process, m.coll, m.coll_type,
@@ -111,7 +107,7 @@ SELECT
     coalesce(p.cells, 0) AS cells,
     coalesce(a.last_arrivals, 0) AS last_arrivals,
     round(coalesce(p.expected_last_arrivals, 0), 6) AS expected_last_arrivals
-FROM shares AS m
+FROM measured AS m
 LEFT JOIN participation AS p
     ON p.level = m.level AND p.hostname IS NOT DISTINCT FROM m.hostname AND p.pid IS NOT DISTINCT FROM m.pid
     AND p.coll IS NOT DISTINCT FROM m.coll AND p.coll_type IS NOT DISTINCT FROM m.coll_type

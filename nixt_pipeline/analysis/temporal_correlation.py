@@ -12,6 +12,7 @@ from nixt_pipeline.analysis.columns import (
     count,
     event,
 )
+from nixt_pipeline.analysis.distributions import KERNEL, SAMPLES
 from nixt_pipeline.inspector.operations import RecordFlag
 from nixt_pipeline.inspector.taxonomy import RUN
 from nixt_pipeline.settings import Settings
@@ -31,11 +32,10 @@ _SHARES = Shares(
     spans AS (
         SELECT
             incarnation,
-            min(dump_timestamp_us) AS start_us,
-            (max(dump_timestamp_us) - min(dump_timestamp_us)) // $bins + 1 AS bin_width_us,
-            least(count(*) // $records_per_share + 1, $bins) AS passes
-        FROM events
-        WHERE flags & $implausible = 0
+            min(first_dump_us) AS start_us,
+            (max(last_dump_us) - min(first_dump_us)) // $bins + 1 AS bin_width_us,
+            least(sum(records)::BIGINT // $records_per_share + 1, $bins) AS passes
+        FROM communicators
         GROUP BY incarnation
     )
     SELECT
@@ -46,20 +46,21 @@ _SHARES = Shares(
     WHERE start_us IS NOT NULL
     ORDER BY incarnation, pass
     """,
-    sql="""
+    # Launches are apart in time, so that the range tells the launch as well.
+    sql=f"""
     SELECT
-        incarnation,
+        $incarnation AS incarnation,
         $start_us + (dump_timestamp_us - $start_us) // $bin_width_us * $bin_width_us AS bin_start_us,
         $start_us AS start_us, $bin_width_us AS bin_width_us, $min_message_bytes AS min_message_bytes,
-        coll, coll_type,
-        count(*) AS records,
-        quantile_cont(coll_busbw_gbs, [0.25, 0.5, 0.75]) AS busbw,
-        quantile_cont(coll_exec_time_us, 0.5) AS exec_time_p50_us
-    FROM events
+        coll_type(n_ranks, nnodes) AS coll_type,
+        {SAMPLES}
+    FROM stored_events
     WHERE dump_timestamp_us >= $from_us AND dump_timestamp_us < $to_us AND flags & $implausible = 0
-        AND incarnation = $incarnation AND coll_msg_size_bytes >= $min_message_bytes
-    GROUP BY ALL
+        AND coll_msg_size_bytes >= $min_message_bytes
+    GROUP BY bin_start_us, {KERNEL}
     """,
+    levels=(("incarnation", "bin_start_us", "start_us", "bin_width_us", "min_message_bytes", "coll", "coll_type"),),
+    quantiles=(0.25, 0.5, 0.75),
 )
 
 SQL = """
