@@ -82,14 +82,24 @@ class Finding:
 
 @dataclass(frozen=True)
 class RunCoverage:
-    """How much of the job the diagnosis rests on. `complete_cells`: share of the synchronising collectives that every
-    rank recorded, None when there is none."""
+    """How much of the job the diagnosis rests on.
+
+    `complete_cells`: share of the synchronising collectives that every rank recorded, None when there is none.
+    `usable_collectives`: recorded by several ranks, with GPU times. `capture_rate`: records over those that the
+    sequence numbers tell of, of the whole run and of the process with the fewest. `gpu_timed`: share of the times that
+    the GPU took. `losses`: missing records by cause. `cut_files`: files that end within a record or are damaged.
+    """
 
     ranks_seen: int
     ranks_expected: int
     records: int
     complete_cells: float | None
     usable_collectives: int
+    capture_rate: float | None = None
+    lowest_capture_rate: float | None = None
+    gpu_timed: float | None = None
+    losses: dict[str, int] = field(default_factory=dict)
+    cut_files: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """As in the contract."""
@@ -99,13 +109,16 @@ class RunCoverage:
             "records": self.records,
             "complete_cells": _rounded(self.complete_cells, 4),
             "usable_collectives": self.usable_collectives,
+            "capture_rate": _rounded(self.capture_rate, 4),
+            "lowest_capture_rate": _rounded(self.lowest_capture_rate, 4),
+            "losses": dict(self.losses),
         }
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The findings about one run, the costliest first. `reason` says why a run is not assessable, or what was left
-    out."""
+    """The findings about one run, the costliest first. The verdict is `findings` when one of them is more than
+    information. `reason` says why a run is not assessable, or what was left out."""
 
     run: str
     verdict: Verdict

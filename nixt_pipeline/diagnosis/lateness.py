@@ -11,6 +11,7 @@ A name is given only when collectives confirm it: in those where somebody waited
 """
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,13 +27,26 @@ Floats = NDArray[np.float64]
 # With two peers the one that waits, with many one that is not itself late, and not the one that waits most: a Send may
 # wait while its process computes on.
 _REFERENCE_QUANTILE = 0.75
+# Of what an entity lacks in communication, at least this share must be seen as waiting for it.
+_LEAST_WAITED = 0.2
+# What its processes have in common must be most of what the latest of them lacks, and a process is named beside its host
+# when it lacks about as much again.
+_HOST_EXPLAINS = 0.5
+_BESIDE_ITS_HOST = 0.5
+# With so many blocks, the first one is left out.
+_SETTLED = 10
+# By deficit alone, an entity is named when chance is out of the question.
+_BEYOND_DOUBT = 1e-6
 # A host is late when nearly all of its processes are; otherwise the processes are named.
 _HOST_SHARE = 0.75
 
 
 @dataclass(frozen=True)
 class Late:
-    """An entity that is late by its own doing, before it is put into words."""
+    """An entity that is late by its own doing, before it is put into words.
+
+    `last_share`: of the waiting in its collectives, how much was for it; None where a later one hides it.
+    """
 
     level: str
     hosts: tuple[str, ...]
@@ -44,7 +58,7 @@ class Late:
     lost_us: float
     late_us: float
     probability: float
-    last_share: float
+    last_share: float | None
     waited_cells: int
     peers: int
 
@@ -83,6 +97,8 @@ class _Candidate:
         note."""
         typical = float(np.quantile(self.values / seen.block_us, 0.9)) / 2
         marked: Marks = self.values > seen.block_us * min(max(typical, limits.min_cost_share), limits.p2_cost_share)
+        # Warming up takes some longer than others.
+        marked[0] = marked[0] and seen.blocks < _SETTLED
         return marked
 
 
@@ -101,22 +117,27 @@ def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
             if len(members) > 1 and len(by_host) > 1:
                 # What nearly all of its processes have in common: one late process does not make a host late.
                 common = np.quantile(late[members], 1 - _HOST_SHARE, axis=0, method="lower")
-                hosts.append(_Candidate("host", number, tuple(members), common, working[members[0]]))
+                if common.mean() >= _HOST_EXPLAINS * late[members].mean(axis=1).max():
+                    hosts.append(_Candidate("host", number, tuple(members), common, working[members[0]]))
                 # A process stands out from its host: what all have in common is the host's, named or not.
                 own[members] = late[members] - np.clip(common, 0, None)
-        late_hosts = _search(seen, hosts, len(by_host), limits)
-        explained = {process for entity in late_hosts for process in entity.processes}
-        singles = [
-            _Candidate("rank", number, (row,), own[row], working[row])
-            for row in rows
-            if seen.processes[row] not in explained
+        late_hosts, other_hosts = _confirmed(seen, _suspects(seen, hosts, len(by_host), limits), [], limits)
+        singles = [_Candidate("rank", number, (row,), own[row], working[row]) for row in rows]
+        costs = {host: entity.cost_share for entity in late_hosts for host in entity.hosts}
+        suspects = [
+            suspect
+            for suspect in _suspects(seen, singles, len(singles), limits)
+            if suspect.cost_share >= costs.get(suspect.hosts[0], 0.0) * _BESIDE_ITS_HOST
         ]
-        found += [*late_hosts, *_search(seen, singles, len(singles), limits)]
+        late_ranks, other_ranks = _confirmed(seen, suspects, late_hosts, limits)
+        named = [*late_hosts, *late_ranks]
+        found += named + [late for late in (*other_hosts, *other_ranks) if _hidden(late, named, limits)]
     return found
 
 
-def _search(seen: Observations, candidates: list[_Candidate], entities: int, limits: Thresholds) -> list[Late]:
-    """Name one after the other, the latest first, each time without those that are named already."""
+def _suspects(seen: Observations, candidates: list[_Candidate], entities: int, limits: Thresholds) -> list[Late]:
+    """Whose deficit chance does not explain and costs enough: one after the other, the latest first, each time without
+    those that are suspected already."""
     gate = limits.min_cost_share * seen.block_us
     found: list[Late] = []
     rest = sorted(candidates, key=lambda candidate: -candidate.beyond(gate))
@@ -146,7 +167,7 @@ def _judge(
     odds: tuple[float, int, Noise],
     limits: Thresholds,
 ) -> Late | None:
-    """The candidate as a finding, if chance does not explain it, it costs enough, and collectives confirm it.
+    """The candidate as a suspect, if chance does not explain it and it costs enough.
 
     `odds`: how likely it would be the latest so often, how many are tested, how much deficits vary by themselves.
     """
@@ -169,9 +190,6 @@ def _judge(
     ):
         return None
     processes = tuple(seen.processes[row] for row in candidate.rows)
-    last, waited = _confirmation(seen, set(processes), window, candidate.level)
-    if last < limits.min_last_share:
-        return None
     return Late(
         level=candidate.level,
         hosts=tuple(sorted({host for host, _ in processes})),
@@ -184,34 +202,79 @@ def _judge(
         lost_us=cost * (len(seen.processes) - len(processes)),
         late_us=cost / window.length,
         probability=probability,
-        last_share=last,
-        waited_cells=waited,
+        last_share=None,
+        waited_cells=0,
         peers=entities - 1,
     )
 
 
-def _confirmation(seen: Observations, processes: set[Process], window: Window, level: str) -> tuple[float, int]:
-    """Of the time that was waited in collectives that the entity shares with others, the share for which it came last,
-    in the middle block of the window by that share; and in how many collectives somebody waited."""
-    hosts = {host for host, _ in processes}
-    # Among several stages, who waited for the one that is late comes last as well.
+def _confirmed(
+    seen: Observations, suspects: list[Late], named: list[Late], limits: Thresholds
+) -> tuple[list[Late], list[Late]]:
+    """The suspects that collectives confirm, and the others."""
+    confirmed, left = [], []
+    for late in suspects:
+        others = [other for other in (*suspects, *named) if other is not late]
+        last, waited, cells = _waiting(seen, late, others)
+        shares = np.divide(last, waited, out=np.zeros_like(last), where=waited > 0)
+        share = float(np.median(shares))
+        if share >= limits.min_last_share and last.sum() >= _LEAST_WAITED * late.late_us * late.window.length:
+            confirmed.append(replace(late, last_share=share, waited_cells=cells))
+        else:
+            left.append(late)
+    return confirmed, left
+
+
+def _waiting(seen: Observations, late: Late, others: list[Late]) -> tuple[Floats, Floats, int]:
+    """In the communicator in which most is waited for the entity, by block of its window: microseconds waited for it,
+    and for whomever; and how many collectives waited. What is waited for the others says nothing about it."""
+    is_it, is_other = _waited_for(late), [_waited_for(other) for other in others]
+    shared = _shared(seen, late)
+    waiting: dict[int, Floats] = defaultdict(lambda: np.zeros((2, late.window.length)))
+    cells: dict[int, int] = defaultdict(int)
+    for arrival in seen.arrivals:
+        if arrival.comm not in shared or not late.window.first <= arrival.block <= late.window.last:
+            continue
+        own = is_it(arrival.process)
+        if own or not any(other(arrival.process) for other in is_other):
+            waiting[arrival.comm][:, arrival.block - late.window.first] += (own * arrival.waited_us, arrival.waited_us)
+            cells[arrival.comm] += arrival.cells
+    if not waiting:
+        return np.zeros(late.window.length), np.zeros(late.window.length), 0
+    most = max(waiting, key=lambda comm: (float(waiting[comm][0].sum()), -comm))
+    return waiting[most][0], waiting[most][1], cells[most]
+
+
+def _hidden(late: Late, named: list[Late], limits: Thresholds) -> bool:
+    """Whether collectives cannot confirm it because one of its stage that is named was later still."""
+    return (
+        late.probability <= _BEYOND_DOUBT
+        and late.cost_share >= limits.p2_cost_share
+        and any(
+            late.window.overlap(other.window) * 2 >= late.window.length and other.cost_share >= late.cost_share / 2
+            for other in named
+        )
+    )
+
+
+def _waited_for(late: Late) -> Callable[[Process], bool]:
+    """Whether a process that came last is the entity, or on it when it is a host."""
+    processes, hosts = set(late.processes), set(late.hosts)
+    return lambda process: process in processes or (late.level == "host" and process[0] in hosts)
+
+
+def _shared(seen: Observations, late: Late) -> set[int]:
+    """The communicators in which the entity meets others of its stage, and of no other: among several stages, who
+    waited for the one that is late comes last as well."""
+    processes = set(late.processes)
     stage = next(stage for stage in seen.stages() if processes <= stage)
     shared = set()
     for comm in seen.communicators:
         inside = sum(member in processes for member in comm.members)
-        told_apart = level == "rank" or len(comm.hosts) > 1
+        told_apart = late.level == "rank" or len(comm.hosts) > 1
         if inside and inside < len(comm.members) and told_apart and stage.issuperset(comm.members):
             shared.add(comm.number)
-    last, waited = np.zeros(window.length), np.zeros(window.length)
-    cells = 0
-    for arrival in seen.arrivals:
-        if arrival.comm in shared and window.first <= arrival.block <= window.last:
-            cells += arrival.cells
-            waited[arrival.block - window.first] += arrival.waited_us
-            if arrival.process in processes or (level == "host" and arrival.process[0] in hosts):
-                last[arrival.block - window.first] += arrival.waited_us
-    shares = np.divide(last, waited, out=np.zeros_like(last), where=waited > 0)
-    return float(np.median(shares)), cells
+    return shared
 
 
 def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> list[Finding]:
@@ -234,7 +297,11 @@ def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> l
         severity = severity_by_cost(first.cost_share, first.slowdown or 1.0, limits.p1_slowdown, limits)
         # Of two processes without others to compare with, or with a stage before it that was not seen, the named one
         # may yet be a victim.
-        sure = (first.peers > 1 or first.level == "host") and (pipelined_seen or len(group) > 1)
+        sure = (
+            first.last_share is not None
+            and (first.peers > 1 or first.level == "host")
+            and (pipelined_seen or len(group) > 1)
+        )
         findings.append(_finding(seen, first, group, severity if sure else "P2"))
     return findings
 
@@ -250,6 +317,14 @@ def _finding(seen: Observations, first: Late, group: list[Late], severity: str) 
         if seen.matched_p2p or len(seen.stages()) == 1
         else " Send and Recv were not recorded, so that it cannot be told which pipeline stage waits for which."
     )
+    if first.last_share is None:
+        confirmation, doubt = "", "Its collectives waited still longer for another one, so that they cannot confirm it."
+    else:
+        confirmation = (
+            f" {first.last_share:.0%} of the waiting in its collectives is for it ({first.waited_cells:,} in which"
+            " ranks waited)."
+        )
+        doubt = f"{1 - first.last_share:.0%} of the waiting in its collectives is for somebody else."
     return Finding(
         kind="late-arrival",
         severity="P1" if severity == "P1" else "P2",
@@ -266,14 +341,10 @@ def _finding(seen: Observations, first: Late, group: list[Late], severity: str) 
         evidence=(
             f"{everybody.capitalize()} stand still {share:.1%} of the time for {name}: it spends"
             f" {first.late_us / 1e3:.3g} ms less in communication than its peers in each of {first.window.length}"
-            f" stretches of the job ({first.window.marked} clearly; by chance p < {max(first.probability, 1e-12):.1g}),"
-            f" and {first.last_share:.0%} of the waiting in its collectives is for it ({first.waited_cells:,} in which"
-            " ranks waited)."
+            f" stretches of the job ({first.window.marked} clearly; by chance p < {max(first.probability, 1e-12):.1g})."
+            f"{confirmation}"
         ),
-        counter_evidence=(
-            f"{1 - first.last_share:.0%} of the waiting in its collectives is for somebody else. Waiting for others and"
-            f" slow transfers are already taken out.{unseen}"
-        ),
+        counter_evidence=f"{doubt} Waiting for others and slow transfers are already taken out.{unseen}",
         next_step=(
             f"Look at what {name} does between collectives: GPU clocks and throttling, data loader, CPU and memory"
             " pressure, Python garbage collection. The network is not the suspect."

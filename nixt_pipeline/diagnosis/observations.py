@@ -34,6 +34,8 @@ _SAME_PASS = 0.05
 _NUMBERED_ENOUGH = 0.9
 # Incomplete collectives that are looked at in each block of a communicator: more tell hardly more, but take memory.
 _MOST_PARTIAL = 24
+# Incomplete collectives of which one has probably the rank that came last, when every second record is lost.
+_LEAST_PARTIAL = 4
 
 # Fewer collectives than this tell no step from the next: a communicator of the start-up is not the job's pulse.
 _PULSE = 20
@@ -377,7 +379,9 @@ def _number_of_blocks(pulse: int, recorded: float) -> int:
 
 def _collective_transfers(con: duckdb.DuckDBPyConnection, communicators: tuple[Communicator, ...]) -> list[Transfer]:
     transfers = []
-    for number, coll, size, block, median, _, stands_for in con.sql(queries.TRANSFERS).fetchall():
+    for number, coll, size, block, median, _, stands_for in con.sql(
+        queries.TRANSFERS, params={"least": _LEAST_PARTIAL}
+    ).fetchall():
         comm = communicators[number]
         alike = (coll, comm.n_ranks, comm.nnodes, size)
         path = ("collective", number, coll, size)

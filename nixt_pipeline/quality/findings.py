@@ -70,8 +70,9 @@ def _schema_problems(diagnosis: dict[str, Any]) -> list[str]:
         problems.append(f"not schema {SCHEMA}: keys {', '.join(sorted(diagnosis))}")
     if diagnosis["verdict"] not in _VERDICTS:
         problems.append(f"unknown verdict {diagnosis['verdict']!r}")
-    if (diagnosis["verdict"] == "findings") != bool(diagnosis["findings"]):
-        problems.append(f"verdict {diagnosis['verdict']} with {len(diagnosis['findings'])} findings")
+    alarms = sum(finding.get("severity") != "info" for finding in diagnosis["findings"])
+    if (diagnosis["verdict"] == "findings") != bool(alarms):
+        problems.append(f"verdict {diagnosis['verdict']} with {alarms} findings that are more than information")
     for number, finding in enumerate(diagnosis["findings"], start=1):
         if finding.keys() != _FINDING_KEYS:
             problems.append(f"finding {number} has other keys: {', '.join(sorted(finding.keys() ^ _FINDING_KEYS))}")

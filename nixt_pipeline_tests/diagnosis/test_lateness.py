@@ -10,8 +10,9 @@ A1, A2, B1, B2 = ("a", 1), ("a", 2), ("b", 1), ("b", 2)
 HALF = [0.0] * 20 + [300_000.0] * 20
 
 
-def last(comm: int, process: Process, blocks: range = range(20, 40), cells: int = 5) -> list[Arrival]:
-    return [Arrival(comm, block, process, cells, 1_000.0 * cells) for block in blocks]
+def last(comm: int, process: Process, blocks: range = range(20, 40), waited_us: float = 300_000.0) -> list[Arrival]:
+    """In five collectives of each block."""
+    return [Arrival(comm, block, process, 5, waited_us) for block in blocks]
 
 
 def named(seen: Observations) -> list[tuple[str, tuple[str, ...]]]:
@@ -62,8 +63,8 @@ def test_nobody_is_named_when_the_collectives_do_not_confirm_it() -> None:
     comm = communicator(0, A1, A2, B1, B2)
     waits = {B1: HALF, B2: HALF}
     assert named(observations([comm], wait_us=waits, blocks=40)) == []
-    # a came last in 5 of 11 collectives of each block: less than half.
-    arrivals = [*last(0, A1), *last(0, B1, cells=6)]
+    # Less than half of the waiting is for a.
+    arrivals = [*last(0, A1), *last(0, B1, waited_us=310_000)]
     assert named(observations([comm], wait_us=waits, arrivals=arrivals, blocks=40)) == []
 
 

@@ -1,0 +1,268 @@
+"""How much of a run was recorded, and what became of the rest: what every verdict rests on.
+
+The plugin drops records without a word. Ranks of a communicator count alike, so that a gap in the sequence numbers
+shows; why it is there follows from who else has the record.
+"""
+
+from dataclasses import dataclass, replace
+
+import duckdb
+
+from nixt_pipeline.diagnosis.findings import Finding, RunCoverage
+from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
+from nixt_pipeline.settings import Thresholds
+
+# Causes of missing records, in words.
+OVERFLOW = "ring overflow, counted by the plugin"
+RING = "ring overflow"
+ONE_SLOT = "one-slot sampling of NCCL 2.28 and 2.29"
+SIZE_FILTER = "below the minimum size, or without GPU time on all ranks"
+NO_FILE = "processes without a log"
+UNKNOWN = "unknown"
+
+# What a 2.30 plugin remembers of each communicator between two dumps (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE).
+_RING_RECORDS = 1024
+# Fewer lost records than this share are not worth a line.
+_WORTH_A_LINE = 0.02
+# A process of which less than half of what the others have was recorded was not recorded as they were.
+_GAP = 0.5
+
+_SERIES = """
+CREATE OR REPLACE TEMP TABLE covered_series AS
+SELECT
+    incarnation, id, comm_name, n_ranks, nnodes, coll,
+    max(coll_sn)::BIGINT - min(coll_sn)::BIGINT + 1 AS numbers, count(*) AS cells, sum(ranks_seen) AS recorded
+FROM cells
+WHERE occurrence = 1 AND n_ranks > 1 AND coll_sn < 4611686018427387904 AND ranks_seen <= n_ranks
+GROUP BY ALL
+"""
+
+# Of each communicator: records that its ranks should have, and have; numbers that nobody has; processes that have none.
+_LOSSES = """
+WITH series AS (
+    SELECT
+        incarnation, id, comm_name, n_ranks, nnodes, sum(numbers) AS numbers, sum(recorded) AS recorded,
+        sum(numbers - cells) AS by_nobody
+    FROM covered_series
+    GROUP BY ALL
+),
+members AS (
+    SELECT
+        incarnation, id, comm_name, n_ranks, nnodes, count(*) AS seen,
+        bool_and((records - records_p2p) % $ring = 0) AS whole_rings
+    FROM membership
+    GROUP BY ALL
+),
+dropped AS (
+    SELECT id, comm_name, n_ranks, nnodes, sum(dropped) AS dropped
+    FROM (
+        SELECT id, comm_name, n_ranks, nnodes, rank, hostname, pid, max(coll_dropped_total) AS dropped
+        FROM auxiliary
+        WHERE record_kind = 'dump_stats'
+        GROUP BY ALL
+    )
+    GROUP BY ALL
+)
+SELECT
+    s.comm_name IS NULL AS one_slot, m.whole_rings, s.n_ranks * s.numbers AS expected, s.recorded,
+    greatest(s.n_ranks - m.seen, 0) * (s.numbers - s.by_nobody) AS without_log,
+    s.n_ranks * s.by_nobody AS by_nobody, coalesce(d.dropped, 0) AS dropped
+FROM series AS s
+JOIN members AS m
+    ON m.incarnation = s.incarnation AND m.id IS NOT DISTINCT FROM s.id
+    AND m.comm_name IS NOT DISTINCT FROM s.comm_name
+    AND m.n_ranks = s.n_ranks AND m.nnodes IS NOT DISTINCT FROM s.nnodes
+LEFT JOIN dropped AS d
+    ON d.id IS NOT DISTINCT FROM s.id AND d.comm_name IS NOT DISTINCT FROM s.comm_name
+    AND d.n_ranks = s.n_ranks AND d.nnodes IS NOT DISTINCT FROM s.nnodes
+"""
+
+_PROCESSES = """
+WITH series AS (
+    SELECT incarnation, id, comm_name, n_ranks, nnodes, sum(numbers) AS numbers FROM covered_series GROUP BY ALL
+)
+SELECT m.hostname, m.pid, least(sum(m.records - m.records_p2p) / sum(s.numbers), 1) AS rate
+FROM membership AS m
+JOIN series AS s
+    ON m.incarnation = s.incarnation AND m.id IS NOT DISTINCT FROM s.id
+    AND m.comm_name IS NOT DISTINCT FROM s.comm_name
+    AND m.n_ranks = s.n_ranks AND m.nnodes IS NOT DISTINCT FROM s.nnodes
+WHERE m.hostname IS NOT NULL AND m.pid IS NOT NULL
+GROUP BY m.hostname, m.pid
+ORDER BY rate, m.hostname, m.pid
+"""
+
+_TOTALS = """
+WITH ranks AS (
+    SELECT incarnation, sum(n_ranks) AS expected, sum(ranks_seen) AS seen FROM communicators GROUP BY incarnation
+),
+synchronising AS (
+    SELECT
+        count(*) AS cells, count(*) FILTER (complete) AS complete,
+        count(*) FILTER (ranks_seen > 1 AND ranks_gpu_timed = ranks_seen) AS usable,
+        sum(ranks_gpu_timed) / nullif(sum(ranks_timed), 0) AS gpu_timed
+    FROM cells WHERE n_ranks > 1 AND coll IN (SELECT unnest($sync))
+)
+SELECT
+    (SELECT count(*) FROM processes) AS ranks_seen,
+    -- Who never wrote a record is known from the sizes of the communicators only.
+    (SELECT ceil(count(*) * coalesce((SELECT sum(expected) / nullif(sum(seen), 0) FROM ranks), 1))::BIGINT
+     FROM processes) AS ranks_expected,
+    (SELECT count(*) FROM events) AS records,
+    s.complete / nullif(s.cells, 0) AS complete_cells, s.usable, s.gpu_timed
+FROM synchronising AS s
+"""
+
+_CUT_FILES = "SELECT count(*) FROM files WHERE problem IS NOT NULL"
+
+
+@dataclass(frozen=True)
+class Capture:
+    """The share of its collectives that one process recorded."""
+
+    hostname: str
+    pid: int
+    rate: float
+
+
+def measure(con: duckdb.DuckDBPyConnection) -> tuple[RunCoverage, list[Capture]]:
+    """Coverage of the run behind `con`, a connection of `open_run` with cells; capture of each process, worst first."""
+    seen, expected, records, complete, usable, gpu_timed = con.sql(
+        _TOTALS, params={"sync": list(SYNC_COLLECTIVES)}
+    ).fetchall()[0]
+    con.execute(_SERIES)
+    captures = [Capture(host, pid, float(rate)) for host, pid, rate in con.sql(_PROCESSES).fetchall()]
+    losses: dict[str, int] = {}
+    all_expected, all_recorded = 0, 0
+    for row in con.sql(_LOSSES, params={"ring": _RING_RECORDS}).fetchall():
+        one_slot, whole_rings, of_all, recorded, without_log, by_nobody, dropped = row
+        all_expected += int(of_all)
+        all_recorded += int(recorded)
+        for cause, lost in _attributed(one_slot, whole_rings, int(of_all - recorded), without_log, by_nobody, dropped):
+            losses[cause] = losses.get(cause, 0) + lost
+    coverage = RunCoverage(
+        ranks_seen=int(seen),
+        ranks_expected=int(expected),
+        records=int(records),
+        complete_cells=complete,
+        usable_collectives=int(usable),
+        capture_rate=min(1.0, all_recorded / all_expected) if all_expected else None,
+        lowest_capture_rate=captures[0].rate if captures else None,
+        gpu_timed=gpu_timed,
+        losses={cause: lost for cause, lost in sorted(losses.items()) if lost > 0},
+        cut_files=int(con.sql(_CUT_FILES).fetchall()[0][0]),
+    )
+    return coverage, captures
+
+
+def _attributed(
+    one_slot: bool, whole_rings: bool, missing: int, without_log: int, by_nobody: int, dropped: int
+) -> list[tuple[str, int]]:
+    """The missing records of one communicator by cause: what is certain first."""
+    parts = []
+    for cause, lost in ((NO_FILE, int(without_log)), (OVERFLOW, int(dropped))):
+        known = min(missing, lost)
+        parts.append((cause, known))
+        missing -= known
+    if one_slot:
+        return [*parts, (ONE_SLOT, missing)]
+    if whole_rings:
+        return [*parts, (RING, missing)]
+    # A ring forgets at each rank something else; what all lack was never to be recorded.
+    filtered = min(missing, int(by_nobody))
+    return [*parts, (SIZE_FILTER, filtered), (UNKNOWN, missing - filtered)]
+
+
+def not_assessable(coverage: RunCoverage, limits: Thresholds) -> str:
+    """Why nothing can be concluded from times; empty when something can."""
+    if coverage.complete_cells is None:
+        return "the log has no AllReduce, AllGather or ReduceScatter among several ranks"
+    if (coverage.capture_rate or 0) < limits.min_assessable_share:
+        return (
+            f"only {coverage.capture_rate or 0:.1%} of the collectives' records are there"
+            f" (at least {limits.min_assessable_share:.0%} are needed)"
+        )
+    if coverage.gpu_timed is not None and coverage.gpu_timed < limits.min_complete_share:
+        return (
+            f"{1 - coverage.gpu_timed:.0%} of the times were taken by the CPU, and say when a kernel was launched and"
+            " noticed, not how long it ran; set NCCL_INSPECTOR_REQUIRE_KERNEL_TIMING=1"
+        )
+    if coverage.usable_collectives < limits.min_diagnosed_cells:
+        return (
+            f"only {coverage.usable_collectives} collectives were recorded by several ranks with GPU times"
+            f" (at least {limits.min_diagnosed_cells} are needed)"
+        )
+    return ""
+
+
+def capture_findings(coverage: RunCoverage, captures: list[Capture]) -> list[Finding]:
+    """What was lost, and whose records lack most; for information, for it says nothing about the job."""
+    return [*_record_loss(coverage), *_capture_gap(coverage, captures)]
+
+
+def capped(finding: Finding, coverage: RunCoverage, limits: Thresholds) -> Finding:
+    """A finding that rests on less than half of the records is not worth waking anybody."""
+    thin = coverage.capture_rate is not None and coverage.capture_rate < limits.min_complete_share
+    return replace(finding, severity="P2") if thin and finding.severity in ("P0", "P1") else finding
+
+
+def _record_loss(coverage: RunCoverage) -> list[Finding]:
+    if coverage.capture_rate is None or 1 - coverage.capture_rate < _WORTH_A_LINE:
+        return []
+    causes = sorted(coverage.losses.items(), key=lambda item: -item[1])
+    shares = ", ".join(f"{lost:,} {cause}" for cause, lost in causes)
+    cut = f" {coverage.cut_files} files are damaged or end within a record." if coverage.cut_files else ""
+    return [
+        Finding(
+            kind="record-loss",
+            severity="info",
+            level="run",
+            evidence=(
+                f"{coverage.capture_rate:.1%} of the collectives that the sequence numbers tell of were recorded, by"
+                f" the process with the fewest {coverage.lowest_capture_rate or 0:.1%}. Missing records: {shares}.{cut}"
+            ),
+            counter_evidence=(
+                "What lies before the first and after the last record of a communicator is not counted. Lost records"
+                " make findings less certain; they say nothing about the job."
+            ),
+            next_step=_ADVICE[causes[0][0]] if causes else _ADVICE[UNKNOWN],
+        )
+    ]
+
+
+_WRITE_MORE_OFTEN = "Write more often (NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS),"
+_ADVICE = {
+    OVERFLOW: f"{_WRITE_MORE_OFTEN} or remember more records (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE).",
+    RING: f"{_WRITE_MORE_OFTEN} or remember more records (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE).",
+    ONE_SLOT: f"{_WRITE_MORE_OFTEN} or use the plugin of NCCL 2.30.",
+    SIZE_FILTER: "Nothing, unless small messages matter: NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES.",
+    NO_FILE: "Look for the logs of the missing processes: was the plugin loaded everywhere, was everything copied?",
+    UNKNOWN: "Compare the dump interval and the free disk space of the processes with the fewest records.",
+}
+
+
+def _capture_gap(coverage: RunCoverage, captures: list[Capture]) -> list[Finding]:
+    """Processes with far fewer records than the middle one, and processes without any."""
+    typical = captures[len(captures) // 2].rate if captures else 0.0
+    poor = [capture for capture in captures if capture.rate < _GAP * typical]
+    missing = max(0, coverage.ranks_expected - coverage.ranks_seen)
+    if not poor and not missing:
+        return []
+    parts = []
+    if missing:
+        parts.append(f"{missing} of {coverage.ranks_expected} processes left no record.")
+    if poor:
+        names = ", ".join(f"{c.hostname}-pid{c.pid} ({c.rate:.1%})" for c in poor[:8])
+        parts.append(f"{len(poor)} processes recorded less than half as much as the others ({typical:.1%}): {names}.")
+    return [
+        Finding(
+            kind="capture-gap",
+            severity="info",
+            level="rank" if poor else "run",
+            hosts=tuple(sorted({capture.hostname for capture in poor})),
+            processes=tuple(sorted(f"{capture.hostname}-pid{capture.pid}" for capture in poor)),
+            evidence=" ".join(parts),
+            counter_evidence="A process that joined late or left early has fewer records as well.",
+            next_step="Look for the missing logs; compare the plugin's settings and the disks of these hosts.",
+        )
+    ]
