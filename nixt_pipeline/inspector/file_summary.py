@@ -7,7 +7,7 @@ from typing import Any
 from nixt_pipeline.inspector.records import Row
 
 # A file of nothing but broken lines keeps this many of them as rows; the counts stay exact.
-MAX_REJECT_ROWS = 10_000
+MAX_REJECT_ROWS = 1_000
 _SUMS = ("records_", "lines", "bytes_")
 
 

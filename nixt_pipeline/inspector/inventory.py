@@ -1,6 +1,7 @@
 """Discovery of the files of one run: size, time, content fingerprint, compression, and what their names and ends
 tell."""
 
+import codecs
 import hashlib
 import os
 import re
@@ -27,14 +28,17 @@ _FOREIGN_NAME = re.compile(
     r"|nsys-rep|qdrep|toml|ya?ml)",
     re.IGNORECASE | re.DOTALL,
 )
+# How an object over several lines begins.
+_OPENING_LINE = re.compile(rb"^[ \t]*\{[ \t\r]*$", re.MULTILINE)
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 RUN_INFO_FILE = "run.json"
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """One file below a run's directory. `readable` is None, or why it is not worth or not possible to read."""
+    """One file below a run's directory. `unreadable` is None, or why it is not possible to read."""
 
-    path: str  # relative to the run's directory, with "/"
+    path: str  # relative to the run's directory, with "/"; bytes that are not UTF-8 as \\xff
     size_bytes: int
     mtime_ns: int
     fingerprint: str
@@ -47,6 +51,13 @@ class LogFile:
     unreadable: str | None = None
     # Whether it can be decoded in slices: plain text in one-byte units whose lines say by themselves whose they are.
     splittable: bool = False
+    # The bytes of a path that is not UTF-8, as hexadecimal digits.
+    path_bytes: str | None = None
+
+    @property
+    def location(self) -> str:
+        """The path as the system spells it."""
+        return self.path if self.path_bytes is None else os.fsdecode(bytes.fromhex(self.path_bytes))
 
 
 @dataclass(frozen=True)
@@ -82,13 +93,17 @@ class Found(NamedTuple):
     problem: str | None  # why it cannot be read, if that shows without opening it
 
 
-def walk_files(directory: Path) -> Iterator[Found]:
-    """Everything below `directory` that is no directory, hidden ones left out; links are followed, but not in circles.
+def walk_files(directory: Path, left_out: tuple[Path, ...] = ()) -> Iterator[Found]:
+    """Everything below `directory` that is no directory, without what is hidden and the directories `left_out`.
 
-    What cannot be looked at (no permission, a dangling link, a pipe) comes with its problem. Raises `OSError` only when
+    Links are followed, but neither in circles nor to a directory that holds this one: other runs may be in it. What
+    cannot be looked at (no permission, a dangling link, a pipe) comes with its problem. Raises `OSError` only when
     `directory` itself cannot be listed.
     """
-    seen: set[tuple[int, int]] = set()
+    elsewhere = (path for path in (*directory.resolve().parents, *left_out) if path.exists())
+    seen = {(status.st_dev, status.st_ino) for status in (path.stat() for path in elsewhere)}
+    own = directory.stat()
+    seen.discard((own.st_dev, own.st_ino))
     stack: list[tuple[Path, Found | None]] = [(directory, None)]
     while stack:
         current, found = stack.pop()
@@ -119,24 +134,33 @@ class TooManyFilesError(OSError):
     """The directory holds more files than the settings allow."""
 
 
-def take_inventory(directory: Path, run: str, ignored: tuple[str, ...], max_files: int = 1_000_000) -> Inventory:
-    """List the files of the run in `directory`, leaving out `run.json` and the marker files named in `ignored`.
+def take_inventory(
+    directory: Path, run: str, ignored: tuple[str, ...], max_files: int, left_out: tuple[Path, ...] = ()
+) -> Inventory:
+    """List the files of the run in `directory`, leaving out `run.json`, the marker files named in `ignored` and the
+    directories `left_out`.
 
-    Raises `OSError` when the directory itself cannot be listed or holds more than `max_files`.
+    Raises `OSError` when the directory itself cannot be listed, has a name that is not UTF-8, or holds more than
+    `max_files`.
     """
-    left_out = {RUN_INFO_FILE, *ignored}
-    found = list(islice((found for found in walk_files(directory) if found.entry.name not in left_out), max_files + 1))
+    location = str(directory.resolve())
+    if _shown(location) != location:
+        raise OSError(f"the name {_shown(location)} is not UTF-8; rename it")
+    names = {RUN_INFO_FILE, *ignored}
+    wanted = (found for found in walk_files(directory, left_out) if found.entry.name not in names)
+    found = list(islice(wanted, max_files + 1))
     if len(found) > max_files:
         raise TooManyFilesError(f"more than {max_files} files; raise NIXT_MAX_FILES if that is meant")
     files = [_describe(file) for file in found]
-    return Inventory(run, str(directory.resolve()), tuple(sorted(files, key=lambda file: file.path)))
+    return Inventory(run, location, tuple(sorted(files, key=lambda file: file.path)))
 
 
 def _describe(found: Found) -> LogFile:
     name, entry, problem = found
-    match = _LOG_NAME.fullmatch(entry.name)
+    shown = _shown(name)
+    path_bytes = None if shown == name else os.fsencode(name).hex()
+    match = _LOG_NAME.fullmatch(_shown(entry.name))
     hostname, pid = (match["host"], int(match["pid"])) if match else (None, None)
-    shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     foreign = _FOREIGN_NAME.fullmatch(entry.name) is not None
     if problem is not None:
         return LogFile(shown, 0, 0, "", "none", hostname, pid, None, None, foreign, problem)
@@ -151,7 +175,8 @@ def _describe(found: Found) -> LogFile:
     compression = compression_of(head)
     digest = _fingerprint(head, tail, status.st_size)
     first, last = _time_span(head, tail, compression)
-    splittable = compression == "none" and b"\0" not in head[:4] and b'"dump_stats"' not in head
+    plain = compression == "none" and b"\0" not in head[:4] and not head.startswith(_UTF16_MARKS)
+    splittable = plain and b'"dump_stats"' not in head
     return LogFile(
         path=shown,
         size_bytes=status.st_size,
@@ -164,16 +189,26 @@ def _describe(found: Found) -> LogFile:
         last_dump_us=last,
         foreign=foreign,
         splittable=splittable,
+        path_bytes=path_bytes,
     )
 
 
+def _shown(name: str) -> str:
+    """A name with the bytes that are not UTF-8 written out."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def grew(path: Path, size_bytes: int, fingerprint: str) -> bool:
-    """Whether the file at `path` is the one that had this size and fingerprint, with whole lines added at its end."""
+    """Whether the file at `path` is the one that had this size and fingerprint, with whole lines added at its end.
+
+    Not when there are objects over several lines, within one of which it may have ended.
+    """
     with path.open("rb") as file:
         head = file.read(min(_END_BYTES, size_bytes))
         file.seek(max(0, size_bytes - _END_BYTES))
         tail = file.read(min(_END_BYTES, size_bytes))
-    return tail.endswith(b"\n") and _fingerprint(head, tail, size_bytes) == fingerprint
+    whole_lines = tail.endswith(b"\n") and not _OPENING_LINE.search(tail)
+    return whole_lines and _fingerprint(head, tail, size_bytes) == fingerprint
 
 
 def _fingerprint(head: bytes, tail: bytes, size_bytes: int) -> str:
@@ -191,6 +226,9 @@ def _time_span(head: bytes, tail: bytes, compression: str) -> tuple[int | None, 
             head, tail = zlib.decompressobj(wbits=31).decompress(head, _END_BYTES), b""
         except zlib.error:
             return None, None
-    first = _TIMESTAMP.search(head)
-    last = _TIMESTAMP.findall(tail)
-    return (int(first[1]) if first else None), (int(last[-1]) if last else None)
+    first, last = _TIMESTAMP.search(head), _TIMESTAMP.findall(tail)
+    return _int64(first[1] if first else None), _int64(last[-1] if last else None)
+
+
+def _int64(digits: bytes | None) -> int | None:
+    return int(digits) if digits is not None and int(digits) < 2**63 else None

@@ -74,6 +74,8 @@ class _Decoding:
         self._summary, self._typer, self._sink, self._settings = summary, typer, sink, settings
         self._counters: dict[Row, tuple[int, int]] = {}
         self._held: list[Line] = []
+        self._held_bytes = 0
+        self._closing: tuple[bytes, bytes] = (b"}", b"},")
 
     def take_blocks(self, blocks: Iterator[Block]) -> None:
         """Decode blocks by the fast path, and what it leaves by the careful one."""
@@ -107,19 +109,24 @@ class _Decoding:
         self._extend_span(decoded.last_us)
 
     def take(self, line: Line) -> None:
-        """Decode a line, joining pretty-printed objects (a line `{` up to a line `}`) into one."""
+        """Decode a line, joining pretty-printed objects (a line `{` up to a line `}` as far to the right) into one."""
         text = line.data.rstrip()
         if self._held and (line.number != self._held[-1].number + 1 or text.startswith(b'{"')):
             self._flush()
-        if not self._held and text != b"{":
-            self._take(line)
-            return
+        if not self._held:
+            if text.lstrip() != b"{":
+                self._take(line)
+                return
+            self._held_bytes, self._closing = 0, (text[:-1] + b"}", text[:-1] + b"},")
+            # No line of it can be understood by itself, nor in a slice that begins within it.
+            self._typer.stateful = True
         self._held.append(line)
-        if text == b"}":
+        self._held_bytes += len(line.data)
+        if text in self._closing:
             whole = Line(self._held[0].offset, self._held[0].number, b"".join(part.data for part in self._held))
             self._held.clear()
             self._take(whole)
-        elif sum(len(part.data) for part in self._held) > self._settings.max_line_bytes:
+        elif self._held_bytes > self._settings.max_line_bytes:
             self._flush()
 
     def finish(self) -> None:

@@ -1,7 +1,7 @@
 """Runs below the landing directory: which directory is one, what it is called, and whether its job has finished."""
 
+import codecs
 import hashlib
-import json
 import os
 import re
 import shlex
@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nixt_pipeline.inspector.inventory import RUN_INFO_FILE, walk_files
@@ -23,6 +24,9 @@ _ENDED_STATE = re.compile(
     "BOOT_FAIL|CANCELLED|COMPLETED|DEADLINE|FAILED|NODE_FAIL|OUT_OF_MEMORY|PREEMPTED|REVOKED|TIMEOUT"
 )
 _SACCT_TIMEOUT_S = 5.0
+# The sidecar is written by hand or by a launcher: some lines of names and numbers.
+_MAX_RUN_INFO_BYTES = 1 << 20
+_MAX_RUN_INFO_DEPTH = 20
 NOT_REACHED = "not reached within the time budget"
 
 
@@ -89,11 +93,24 @@ def read_run_info(directory: Path) -> dict[str, object]:
     """The content of `run.json`, or {}; what is wrong with an unusable one stands under the key `problem`."""
     path = directory / RUN_INFO_FILE
     try:
-        return RunInfo.model_validate(json.loads(path.read_text(encoding="utf-8"))).model_dump(exclude_unset=True)
-    except FileNotFoundError:
-        return {}
+        if not path.is_file():
+            # A pipe would be waited for without end.
+            return {"problem": f"{path.name} is no regular file"} if path.exists() else {}
+        with path.open("rb") as file:
+            text = file.read(_MAX_RUN_INFO_BYTES + 1)
+        if len(text) > _MAX_RUN_INFO_BYTES:
+            raise ValueError(f"larger than {_MAX_RUN_INFO_BYTES} bytes")
+        content = orjson.loads(text.removeprefix(codecs.BOM_UTF8))
+        if _is_deeper(content, _MAX_RUN_INFO_DEPTH):
+            raise ValueError(f"nested deeper than {_MAX_RUN_INFO_DEPTH} levels")
+        return RunInfo.model_validate(content).model_dump(exclude_unset=True)
     except (OSError, ValueError, ValidationError) as error:
         return {"problem": f"{path.name} is not usable: {str(error).splitlines()[0]}"}
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(levels == 0 or _is_deeper(part, levels - 1) for part in parts)
 
 
 def find_runs(
@@ -110,7 +127,7 @@ def find_runs(
     runs: list[RunDirectory] = []
     skipped: dict[str, str] = {}
     try:
-        names = sorted(entry.name for entry in os.scandir(landing) if entry.is_dir() and not entry.name.startswith("."))
+        names = sorted(entry.name for entry in os.scandir(landing) if _is_shown_directory(entry))
     except OSError as error:
         raise LandingError(
             f"cannot list the landing directory {landing}: {error.strerror}; set NIXT_LANDING_DIR"
@@ -160,17 +177,30 @@ def _run_roots(directory: Path, markers: tuple[str, ...]) -> list[Path]:
     marked: list[Path] = []
     stack = [directory]
     while stack:
-        for entry in sorted(os.scandir(stack.pop()), key=lambda entry: entry.name):
-            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+        try:
+            entries = sorted(os.scandir(stack.pop()), key=lambda entry: entry.name)
+        except OSError:
+            # Taking the inventory names what cannot be listed.
+            continue
+        for entry in entries:
+            if _is_shown_directory(entry) and not entry.is_symlink():
                 path = Path(entry.path)
                 (marked if _is_marked(path, markers) else stack).append(path)
     return sorted(marked) or [directory]
 
 
+def _is_shown_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir() and not entry.name.startswith(".")
+    except OSError:
+        # A link to itself.
+        return False
+
+
 def _is_marked(directory: Path, markers: tuple[str, ...]) -> bool:
     if _DUMP_DIRECTORY.fullmatch(directory.name):
         return True
-    return any((directory / name).exists() for name in (RUN_INFO_FILE, *markers))
+    return any(os.path.exists(directory / name) for name in (RUN_INFO_FILE, *markers))  # noqa: PTH110 (no permission is no)
 
 
 def _look_at(directory: Path, relative: str | None, markers: tuple[str, ...], run: str | None = None) -> RunDirectory:

@@ -76,7 +76,8 @@ def take_inventory(directory: Path, run: str, settings: Settings) -> Inventory:
     """List the files of the run and remember the list for the next stages. Raises `IngestError` for a missing
     directory."""
     try:
-        inventory = discovery.take_inventory(directory, run, settings.finished_markers, settings.max_files)
+        own = (settings.data_dir, settings.reports_dir)
+        inventory = discovery.take_inventory(directory, run, settings.finished_markers, settings.max_files, own)
     except OSError as error:
         raise IngestError(f"cannot list {directory}: {error.strerror or error}") from error
     path = layout.store_dir(settings, run) / layout.INVENTORY
@@ -274,7 +275,8 @@ def _dropped_by_plugin(auxiliary: pa.Table) -> int:
         key = tuple(row[name] for name in names)
         total = (row["coll_dropped_total"] or 0) + (row["p2p_dropped_total"] or 0)
         last[key] = max(total, last.get(key, 0))
-    return sum(last.values())
+    # More than 64 bits can hold is nonsense of a damaged file.
+    return min(sum(last.values()), 2**63 - 1)
 
 
 def _table(rows: list[tuple[object, ...]], schema: pa.Schema) -> pa.Table:

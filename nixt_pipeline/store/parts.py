@@ -129,7 +129,7 @@ def decode_bundle(bundle: Bundle, settings: Settings) -> DecodedBundle:
         sink = _PartSink(events, channels)
         summaries = [
             decode_file(
-                Path(bundle.directory) / piece.file.path,
+                Path(bundle.directory) / piece.file.location,
                 piece.file.path,
                 piece.file_id,
                 sink,

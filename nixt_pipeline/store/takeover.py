@@ -104,7 +104,7 @@ def _grew(account: FileAccount, file: LogFile, directory: Path) -> bool:
     )
     longer = account.compression == "none" and file.size_bytes > account.size_bytes
     try:
-        return plain and longer and grew(directory / file.path, account.size_bytes, account.fingerprint)
+        return plain and longer and grew(directory / file.location, account.size_bytes, account.fingerprint)
     except OSError:
         # Decoding will meet the same error and book the file as unreadable.
         return False

@@ -1,5 +1,6 @@
 import errno
 import gzip
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -83,12 +84,18 @@ def test_a_missing_file_is_unreadable_with_the_systems_reason(tmp_path: Path, se
 
 
 def test_pretty_printed_objects_are_records(tmp_path: Path, settings: Settings) -> None:
-    import json
-
     pretty = json.dumps(json.loads(collective(sn=5)), indent=2)
     summary, numbers = decode(write_log(tmp_path / "x.json", pretty, pretty), settings)
     assert numbers == [5, 5]
     assert summary.lines_rejected == 0
+
+
+@pytest.mark.parametrize("indent", [2, 4, "\t"])
+def test_a_pretty_printed_array_is_its_records(tmp_path: Path, settings: Settings, indent: int | str) -> None:
+    array = json.dumps([json.loads(collective(sn=sn)) for sn in range(3)], indent=indent)
+    summary, numbers = decode(write_log(tmp_path / "x.log", array), settings)
+    assert numbers == [0, 1, 2]
+    assert (summary.lines_rejected, summary.bytes_stored + summary.bytes_blank) == (0, summary.bytes_read)
 
 
 def test_a_pretty_printed_object_that_never_ends_does_not_swallow_what_follows(
@@ -97,6 +104,12 @@ def test_a_pretty_printed_object_that_never_ends_does_not_swallow_what_follows(
     summary, numbers = decode(write_log(tmp_path / "x.log", "{", ' "header": {', collective(sn=1)), settings)
     assert numbers == [1]
     assert summary.lines_rejected == 2
+
+
+def test_a_brace_before_a_long_text_costs_no_more_than_its_bytes(tmp_path: Path, settings: Settings) -> None:
+    # A minute, if every line of what may become an object added up those before it.
+    _, numbers = decode(write_log(tmp_path / "x.log", "{", *["x"] * 50_000, collective(sn=1)), settings)
+    assert numbers == [1]
 
 
 def test_counts_by_kind_and_time_span(tmp_path: Path, settings: Settings) -> None:

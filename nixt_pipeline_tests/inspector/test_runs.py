@@ -144,3 +144,34 @@ def test_run_json_is_read_and_a_broken_one_is_reported(tmp_path: Path) -> None:
     for broken in ("{", '{"gpus": "many"}', "[]"):
         (tmp_path / "run.json").write_text(broken)
         assert "not usable" in str(read_run_info(tmp_path)["problem"])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[" * 100_000, "run.json is not usable: "),
+        ('{"z":' + "[" * 30 + "]" * 30 + "}", "run.json is not usable: nested deeper than 20 levels"),
+        ('{"z":"' + "z" * (1 << 20) + '"}', "run.json is not usable: larger than 1048576 bytes"),
+        ('{"name":"\\ud800"}', "run.json is not usable: "),
+    ],
+)
+def test_a_hostile_run_json_is_reported(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "run.json").write_text(text)
+    assert str(read_run_info(tmp_path)["problem"]).startswith(problem)
+
+
+def test_a_run_json_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.json")
+    assert read_run_info(tmp_path) == {"problem": "run.json is no regular file"}
+
+
+def test_a_run_json_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(b'\xef\xbb\xbf{"name":"x"}')
+    assert read_run_info(tmp_path) == {"name": "x"}
+
+
+def test_a_link_to_itself_in_the_landing_directory_hides_no_run(tmp_path: Path) -> None:
+    write_log(tmp_path / "job" / "a-pid1.log", "x")
+    (tmp_path / "self").symlink_to("self")
+    found, _ = find_runs(tmp_path)
+    assert [run.run for run in found] == ["job"]

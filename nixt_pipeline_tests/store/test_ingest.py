@@ -1,4 +1,5 @@
 import gzip
+import json
 import os
 import shutil
 import subprocess
@@ -174,6 +175,26 @@ def test_a_file_that_did_not_merely_grow_is_read_anew(
     assert query(settings, present) == [(len([line for line in after if "coll_perf" in line]),)]
 
 
+def test_an_object_over_several_lines_that_was_cut_is_whole_once_the_file_grew(
+    tmp_path: Path, settings: Settings
+) -> None:
+    pretty = "".join(json.dumps(json.loads(line), indent=2) + "\n" for line in records(2))
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "a-pid1.log"
+    path.write_text(pretty[: pretty.rindex('    "coll_sn"')])
+    assert take_in(tmp_path / "in", settings).records["stored"] == 1
+    path.write_text(pretty)
+    summary = take_in(tmp_path / "in", settings)
+    assert (summary.records["stored"], summary.rejected_lines, summary.files["superseded"]) == (2, 0, 0)
+
+
+def test_a_file_whose_name_is_not_utf8_is_read(tmp_path: Path, settings: Settings) -> None:
+    path = write_log(tmp_path / "in" / os.fsdecode(b"h\xff-pid1.log"), *records(1))
+    assert take_in(tmp_path / "in", settings).records["stored"] == 1
+    write_log(path, *records(2))
+    assert take_in(tmp_path / "in", settings).records["stored"] == 2
+
+
 def test_the_earlier_version_of_a_file_that_grew_leaves_nothing(tmp_path: Path, settings: Settings) -> None:
     write_log(tmp_path / "in" / "a-pid1.log", *records(2))
     take_in(tmp_path / "in", settings)
@@ -243,6 +264,12 @@ def test_what_the_plugin_says_it_lost_is_added_up_once_per_communicator(tmp_path
     write_log(tmp_path / "in" / "a-pid1.log", marker(0, dropped=5), marker(0, dropped=9), collective())
     write_log(tmp_path / "in" / "a-pid2.log", marker(0, dropped=2, pid=2))
     assert take_in(tmp_path / "in", settings).dropped_by_plugin == 11
+
+
+def test_counters_beyond_64_bits_are_no_reason_to_stop(tmp_path: Path, settings: Settings) -> None:
+    lines = (marker(0, dropped=2**64 - 1), marker(0, dropped=2**64 - 1, pid=2))
+    write_log(tmp_path / "in" / "a.log", *lines, *records(1))
+    assert take_in(tmp_path / "in", settings).dropped_by_plugin == 2**63 - 1
 
 
 def test_two_jobs_in_one_directory_are_two_incarnations(tmp_path: Path, settings: Settings) -> None:
