@@ -135,6 +135,7 @@ def decode_bundle(bundle: Bundle, settings: Settings) -> DecodedBundle:
                 sink,
                 settings,
                 span=piece.span,
+                size_bytes=piece.file.size_bytes,
                 by_template=by_template,
             )
             for piece in bundle.pieces

@@ -175,6 +175,22 @@ def test_a_file_that_did_not_merely_grow_is_read_anew(
     assert query(settings, present) == [(len([line for line in after if "coll_perf" in line]),)]
 
 
+@pytest.mark.parametrize("grown", [8, 7.5])
+def test_a_file_that_grows_while_it_is_read_counts_nothing_twice(
+    tmp_path: Path, settings: Settings, grown: float
+) -> None:
+    path = write_log(tmp_path / "in" / "a-pid1.log", *records(5))
+    ingest.take_inventory(tmp_path / "in", "run", settings)
+    path.write_text("\n".join(records(8))[: int(grown * len(records(1)[0]))])
+    ingest.validate_records("run", settings)
+    ingest.type_events("run", settings)
+    ingest.publish_run("run", settings)
+    write_log(path, *records(10))
+    summary = take_in(tmp_path / "in", settings)
+    assert (summary.records["stored"], summary.records["duplicate"], summary.rejected_lines) == (10, 0, 0)
+    assert summary.bytes["read"] == path.stat().st_size
+
+
 def test_an_object_over_several_lines_that_was_cut_is_whole_once_the_file_grew(
     tmp_path: Path, settings: Settings
 ) -> None:
