@@ -11,7 +11,9 @@ import pyarrow as pa
 from nixt_pipeline.analysis import ANALYSES, materialise
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.comparison import RUN_KERNELS
+from nixt_pipeline.comparison.against import compare_with_baseline
 from nixt_pipeline.comparison.compare import compare_runs
+from nixt_pipeline.comparison.regression import with_regression
 from nixt_pipeline.comparison.results import Comparison
 from nixt_pipeline.comparison.selection import select
 from nixt_pipeline.diagnosis.findings import Diagnosis
@@ -68,7 +70,7 @@ def analyse_run(run: str, settings: Settings, progress: StepProgress | None = No
         report_step(done, steps, analysis.name)
         materialise(analysis, run, settings)
     report_step(steps - 1, steps, "findings")
-    materialise_findings(run, settings)
+    materialise_findings(run, settings, with_regression)
     report_step(steps, steps, "done")
     catalog.publish_catalog(settings)
 
@@ -78,7 +80,7 @@ def diagnose_run(run: str, settings: Settings) -> Diagnosis:
     `UnknownRunError`."""
     if not layout.table_files(read_manifest(settings, run).directory(settings), "cells"):
         build_cells(run, settings)
-    diagnosis = materialise_findings(run, settings)
+    diagnosis = materialise_findings(run, settings, with_regression)
     catalog.publish_catalog(settings)
     return diagnosis
 
@@ -98,17 +100,20 @@ def report_run(run: str, settings: Settings) -> Path:
     return report
 
 
-def compare(a: str, b: str, settings: Settings | None = None) -> Comparison:
+def compare(a: str | None, b: str, settings: Settings | None = None) -> Comparison:
     """Whether the runs `b` became slower than the runs `a`, and by how much.
 
-    Both are selections as of `nixt compare`: an id, a pattern, `tag:T`, `since:DATE`, ... separated by commas. Raises
-    `SelectionError` and `ComparisonError`.
+    Both are selections as of `nixt compare`: an id, a pattern, `tag:T`, `since:DATE`, ... separated by commas. Without
+    `a`, one run is compared with the baseline of its workload. Raises `SelectionError` and `ComparisonError`.
 
     >>> compare("nightly-41", "nightly-42").verdict     # doctest: +SKIP
     """
     settings = settings or load_settings()
     rows = current_run_catalog(settings).table.to_pylist()
-    return compare_runs(select(a, rows), select(b, rows), settings, (a, b))
+    chosen = select(b, rows)
+    if a is None:
+        return compare_with_baseline(chosen, rows, settings)
+    return compare_runs(select(a, rows), chosen, settings, (a, b))
 
 
 @dataclass(frozen=True)

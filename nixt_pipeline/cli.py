@@ -256,6 +256,7 @@ class _PlainProgress:
 main.add_command(fleet_commands.runs)
 main.add_command(fleet_commands.compare)
 main.add_command(fleet_commands.baselines)
+main.add_command(fleet_commands.hosts)
 
 if __name__ == "__main__":
     main()

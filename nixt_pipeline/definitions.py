@@ -2,7 +2,7 @@
 
     raw_log_inventory -> validated_records -> typed_events -> event_store -> collective_cells -> analyses, findings
     -> run_report
-    and across runs:  run_catalog -> fleet_report
+    and across runs:  run_catalog -> baselines -> run_comparison, host_health -> fleet_report
 
 Each asset of the upper line has one partition per run (a training job's dump directory). The sensor `finished_runs`
 looks for new ones and starts the job `ingest_run`; `fleet_automation` then brings the cross-run assets up to date.
@@ -14,11 +14,13 @@ import dagster as dg
 
 from nixt_pipeline.defs.analyses import all_analysis_checks, analysis_assets
 from nixt_pipeline.defs.automation import fleet_automation
+from nixt_pipeline.defs.baselines import baselines, baselines_checks
 from nixt_pipeline.defs.collective_cells import collective_cells, collective_cells_checks
-from nixt_pipeline.defs.comparison import run_kernels, run_kernels_checks
+from nixt_pipeline.defs.comparison import run_comparison, run_comparison_checks, run_kernels, run_kernels_checks
 from nixt_pipeline.defs.event_store import event_store, event_store_checks
 from nixt_pipeline.defs.findings import findings, findings_checks
 from nixt_pipeline.defs.fleet import fleet_report, fleet_report_checks, run_catalog, run_catalog_checks
+from nixt_pipeline.defs.host_health import host_health, host_health_checks
 from nixt_pipeline.defs.jobs import analyse_run, ingest_run
 from nixt_pipeline.defs.raw_log_inventory import raw_log_inventory, raw_log_inventory_checks
 from nixt_pipeline.defs.resources import NixtSettings
@@ -43,6 +45,9 @@ def build_definitions(nixt: NixtSettings | None = None) -> dg.Definitions:
             findings,
             run_report,
             run_catalog,
+            baselines,
+            run_comparison,
+            host_health,
             fleet_report,
         ],
         asset_checks=[
@@ -56,6 +61,9 @@ def build_definitions(nixt: NixtSettings | None = None) -> dg.Definitions:
             findings_checks,
             run_report_checks,
             run_catalog_checks,
+            baselines_checks,
+            run_comparison_checks,
+            host_health_checks,
             fleet_report_checks,
         ],
         jobs=[ingest_run, analyse_run],

@@ -7,11 +7,15 @@ from typing import Any
 import click
 
 from nixt_pipeline import api
+from nixt_pipeline.comparison.baselines import update_baselines
+from nixt_pipeline.comparison.decisions import Decision, decide
+from nixt_pipeline.comparison.host_health import update_host_health
 from nixt_pipeline.comparison.results import FAIL_ON
 from nixt_pipeline.comparison.selection import timestamp_us
 from nixt_pipeline.comparison.statistics import Change
 from nixt_pipeline.comparison.text import as_markdown, as_text
 from nixt_pipeline.settings import Settings
+from nixt_pipeline.store.manifest import read_manifest
 from nixt_pipeline.store.run_catalog import RUN_CATALOG_COLUMNS, current_run_catalog
 from nixt_pipeline.terminal import input_errors, print_rows
 
@@ -19,6 +23,11 @@ _SORTABLE = tuple(column.name for column in RUN_CATALOG_COLUMNS if column.name n
 _SHOWN = (
     "run", "name", "gpus", "hosts", "parallelism", "duration_s", "records", "capture_rate", "verdict", "worst_severity",
     "ingested_at",
+)  # fmt: skip
+
+_HOST_COLUMNS = (
+    "hostname", "suspect", "named", "runs", "expected", "chance", "late", "slow", "stopped", "lost_rank_seconds",
+    "lost_share", "trend", "last_named_run",
 )  # fmt: skip
 
 
@@ -109,11 +118,58 @@ def compare(context: click.Context, runs: tuple[str, ...], baseline: str | None,
     Exit code 0: not regressed; 1: regressed (see --fail-on); 2: wrong usage or input.
     """
     settings: Settings = context.obj
-    if len(runs) != (1 if baseline else 2):
-        raise click.UsageError("give A and B, or B and --baseline TAG")
+    if len(runs) > 2 or (baseline and len(runs) != 1):
+        raise click.UsageError("give A and B, or B alone, with or without --baseline TAG")
     with input_errors():
-        comparison = api.compare(f"tag:{baseline}" if baseline else runs[0], runs[-1], settings)
+        a = f"tag:{baseline}" if baseline else (runs[0] if len(runs) == 2 else None)
+        comparison = api.compare(a, runs[-1], settings)
     words = {"json": lambda c: json.dumps(c.to_json(), indent=1), "markdown": as_markdown, "text": as_text}
     click.echo(words[form](comparison))
     if comparison.fails(fail_on):
         context.exit(1)
+
+
+@click.command()
+@click.option("--pin", metavar="RUN", help="Make RUN a baseline, whatever the rules say.")
+@click.option("--reject", metavar="RUN", help="Never use RUN as a baseline.")
+@click.option("--reset", metavar="RUN", help="Leave RUN to the rules again.")
+@click.option("--reason", default="", help="Why; kept with the decision.")
+@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@click.pass_obj
+def baselines(
+    settings: Settings, pin: str | None, reject: str | None, reset: str | None, reason: str, form: str
+) -> None:
+    """List which runs are fit to be compared with, and why others are not; pin or reject one.
+
+    Runs with the same workload do the same work. A new run is compared with the baseline of its workload by itself.
+    """
+    given = [(run, kind) for run, kind in ((pin, "pinned"), (reject, "rejected"), (reset, None)) if run]
+    if len(given) > 1:
+        raise click.UsageError("give one of --pin, --reject and --reset")
+    with input_errors():
+        for run, kind in given:
+            read_manifest(settings, run)
+            decide(run, Decision.model_validate({"decision": kind, "reason": reason}) if kind else None, settings)
+        rows = update_baselines(settings, current_run_catalog(settings).table.to_pylist()).to_pylist()
+    names = ["run", "workload", "fit", "reason", "decision", "mode", "level", "established"]
+    rows.sort(key=lambda row: (row["workload"], row["first_dump_us"] or 0))
+    shown = [{**row, "level": row["level"] and round(row["level"], 3)} for row in rows]
+    print_rows(names, [tuple(row[name] for name in names) for row in shown], form)
+
+
+@click.command()
+@click.option("--all", "everyone", is_flag=True, help="List every host, not only the suspects.")
+@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@click.pass_obj
+def hosts(settings: Settings, everyone: bool, form: str) -> None:
+    """List the hosts to drain: named by findings in more runs than chance explains, and lately.
+
+    A host that runs in many jobs is named more often by that alone, which is allowed for. The table is sorted by what
+    others lost; csv and json have all columns.
+    """
+    with input_errors():
+        table = update_host_health(settings, current_run_catalog(settings).table.to_pylist())
+    rows = [row for row in table.to_pylist() if everyone or row["suspect"]]
+    names = [*_HOST_COLUMNS] if form == "table" else table.column_names
+    rounded = [{name: float(f"{v:.3g}") if isinstance(v, float) else v for name, v in row.items()} for row in rows]
+    print_rows(names, [tuple(row[name] for name in names) for row in rounded], form)

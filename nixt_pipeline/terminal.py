@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from nixt_pipeline.comparison.compare import ComparisonError
+from nixt_pipeline.comparison.decisions import DecisionsError
 from nixt_pipeline.comparison.selection import SelectionError
 from nixt_pipeline.inspector.runs import LandingError
 from nixt_pipeline.settings import SettingsError
@@ -24,6 +25,7 @@ _INPUT_ERRORS = (
     LandingError,
     SelectionError,
     ComparisonError,
+    DecisionsError,
     OSError,
 )
 

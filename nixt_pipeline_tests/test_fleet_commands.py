@@ -88,3 +88,25 @@ def test_runs_are_filtered_and_sorted() -> None:
 
 def test_no_runs_are_no_rows() -> None:
     assert "(0 rows)" in nixt("runs").stdout
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_baselines_are_listed_and_decided_on() -> None:
+    listed = json.loads(nixt("baselines", "--format", "json").stdout)
+    assert listed == []  # nothing was analysed yet
+    nixt("compare", "fast", "slow")
+    rows = json.loads(nixt("baselines", "--pin", "fast", "--reason", "known good", "--format", "json").stdout)
+    assert {row["run"]: (row["fit"], row["reason"]) for row in rows} == {
+        "fast": (True, "pinned: known good"),
+        "slow": (False, "not diagnosed yet"),
+    }
+    against = nixt("compare", "slow")
+    assert (against.exit_code, against.stdout.split(":")[0]) == (1, "REGRESSED (suspected)")
+    assert nixt("baselines", "--reject", "missing").exit_code == 2
+    assert nixt("baselines", "--pin", "fast", "--reject", "slow").exit_code == 2
+    assert "fast has no baseline" in nixt("compare", "fast").output
+
+
+def test_hosts_to_drain_are_listed() -> None:
+    assert "(0 rows)" in nixt("hosts").stdout
+    assert json.loads(nixt("hosts", "--all", "--format", "json").stdout) == []

@@ -18,8 +18,8 @@ _MIN_REPLICATES = 3
 
 @dataclass(frozen=True)
 class Placement:
-    """Hosts of the sides. `same`: equal; `replicated`: drawn anew for each run of both sides from hosts that are mostly
-    the same; `changed`: neither."""
+    """Hosts of the sides. `same`: equal; `changed`: not equal, and not `replicated`: drawn anew for each run of the
+    reference, and those of the other side are among them, or drawn anew as well from mostly the same."""
 
     kind: Literal["same", "replicated", "changed"]
     hosts_a: int
@@ -30,15 +30,16 @@ class Placement:
 def placement(a: Side, b: Side) -> Placement:
     """How the hosts of two sides compare."""
     common = a.hosts & b.hosts
-    varied = all(
-        len(side.runs) >= _MIN_REPLICATES and len({run.hosts for run in side.runs}) == len(side.runs) for side in (a, b)
-    )
     kind: Literal["same", "replicated", "changed"] = "changed"
     if a.hosts == b.hosts:
         kind = "same"
-    elif varied and 2 * len(common) >= len(a.hosts | b.hosts):
+    elif _is_varied(a) and (b.hosts <= a.hosts or (_is_varied(b) and 2 * len(common) >= len(a.hosts | b.hosts))):
         kind = "replicated"
     return Placement(kind, len(a.hosts), len(b.hosts), len(common))
+
+
+def _is_varied(side: Side) -> bool:
+    return len(side.runs) >= _MIN_REPLICATES and len({run.hosts for run in side.runs}) == len(side.runs)
 
 
 def changes_of_pairs(pair: Pair, measure: int) -> list[float]:

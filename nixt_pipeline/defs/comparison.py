@@ -1,20 +1,33 @@
 """What runs are compared by, and each run against those that did the same work before."""
 
+from collections.abc import Iterator
+
 import dagster as dg
+import pyarrow.parquet as pq
 
 from nixt_pipeline.analysis.base import materialise
+from nixt_pipeline.comparison import against
+from nixt_pipeline.comparison.against import AGAINST_COLUMNS, against_path, update_comparisons
 from nixt_pipeline.comparison.run_kernels import RUN_KERNELS
 from nixt_pipeline.defs.analyses import analysis_checks
+from nixt_pipeline.defs.checks import fleet_checks
 from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
-from nixt_pipeline.defs.metadata import arrow_preview
+from nixt_pipeline.defs.fleet import fleet_asset
+from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
 from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.quality.fleet import COMPARISON_RULES, judge_comparisons
+from nixt_pipeline.quality.verdicts import Verdict
+from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
+from nixt_pipeline.store.run_catalog import current_run_catalog
 
 # The lists of blocks and hosts are too long for a preview.
 _PREVIEW = (
     "coll", "coll_type", "n_ranks", "nnodes", "parallel_role", "coll_msg_size_bytes", "operations", "capture_rate",
     "transfer_p50_us", "wait_us", "transfer_busbw_gbs", "transfer_cv",
 )  # fmt: skip
+_COMPARISON_PREVIEW = ("run", "verdict", "suspected", "reason", "reference", "transfer_change", "waiting_change")
+_VERDICTS = ("regressed", "improved", "equivalent", "inconclusive", "not-comparable")
 
 
 @run_asset(
@@ -37,3 +50,36 @@ def run_kernels(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result
 
 
 run_kernels_checks = analysis_checks(RUN_KERNELS)
+
+
+@fleet_asset(
+    kinds={"parquet", "html"},
+    code_version=against.VERSION,
+    columns=AGAINST_COLUMNS,
+    deps=[dg.AssetDep("baselines")],
+)
+def run_comparison(nixt: NixtSettings) -> Result:
+    """**Each run against the baseline of its workload**, or against the run before it that did the same work.
+
+    Kernels are matched by structure; transfer and waiting are compared apart; the unit is the run, never the operation.
+    Only runs that are new, or whose reference changed, are compared again. `nixt compare` compares any others.
+    """
+    settings = nixt.load()
+    table, made = update_comparisons(settings, current_run_catalog(settings).table.to_pylist())
+    newest = table.sort_by([("first_dump_us", "descending")])
+    verdicts = table["verdict"].to_pylist()
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": table.num_rows,
+            "dagster/uri": against_path(settings).resolve().as_uri(),
+            "newest runs": arrow_preview(newest, _COMPARISON_PREVIEW),
+            **flat_numbers({"compared": len(made), **{name: verdicts.count(name) for name in _VERDICTS}}),
+        }
+    )
+
+
+def _judge(settings: Settings) -> Iterator[Verdict]:
+    yield from judge_comparisons(pq.read_table(against_path(settings)))
+
+
+run_comparison_checks = fleet_checks("run_comparison", COMPARISON_RULES, _judge)

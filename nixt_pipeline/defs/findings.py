@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from nixt_pipeline.comparison.regression import with_regression
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
 from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
@@ -32,17 +33,18 @@ _PREVIEW = ("severity", "kind", "level", "hosts", "ambiguous", "onset_us", "cost
     kinds={"duckdb", "parquet"},
     code_version=VERSION,
     columns=FINDING_COLUMNS,
-    deps=["collective_cells"],
+    deps=["collective_cells", "run_kernels"],
 )
 def findings(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
     """**Who was late, whose transfers were slow, who hung**, and how sure that is.
 
     The rank that everybody waits for has the shortest time and the highest bandwidth, so that nobody is named for a
     low bandwidth. A finding names somebody only with its effect, its evidence and what speaks against it; where the
-    log cannot tell, it names all who may be at fault, or nobody. "Nothing found" and "not assessable" differ.
+    log cannot tell, it names all who may be at fault, or nobody. "Nothing found" and "not assessable" differ. Where
+    the run's workload has a baseline, being slower than that is a finding, too.
     """
     settings, run = nixt.load(), context.partition_key
-    diagnosis = materialise_findings(run, settings)
+    diagnosis = materialise_findings(run, settings, with_regression)
     table = findings_table(diagnosis)
     return result(
         table.num_rows,

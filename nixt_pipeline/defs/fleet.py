@@ -4,12 +4,15 @@ These assets have no partitions. Declarative automation keeps them up to date: t
 because the cost of evaluating conditions grows with the number of runs.
 """
 
+from collections.abc import Callable, Sequence
+
 import dagster as dg
 
 from nixt_pipeline.defs.checks import fleet_checks
-from nixt_pipeline.defs.common import FLEET, OWNERS
+from nixt_pipeline.defs.common import FLEET, OWNERS, Result
 from nixt_pipeline.defs.metadata import arrow_preview, column_schema, flat_numbers, path_links
 from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.inspector.taxonomy import Column
 from nixt_pipeline.quality.fleet import CATALOG_RULES, INDEX_RULES, judge_catalog, judge_index
 from nixt_pipeline.reporting.index import render_index
 from nixt_pipeline.store import run_catalog as catalog_of_runs
@@ -35,19 +38,32 @@ _PREVIEW = (
 )  # fmt: skip
 
 
-def _all_runs(asset: str) -> dg.AssetDep:
+def all_runs(asset: str) -> dg.AssetDep:
+    """A dependency on an asset of every run."""
     return dg.AssetDep(asset, partition_mapping=dg.AllPartitionMapping())
 
 
-@dg.asset(
-    group_name=FLEET,
+def fleet_asset(
+    *, kinds: set[str], code_version: str, columns: Sequence[Column], deps: Sequence[dg.AssetDep]
+) -> Callable[[Callable[..., Result]], dg.AssetsDefinition]:
+    """An asset over all runs, described by its docstring, that is kept up to date by itself."""
+    return dg.asset(
+        group_name=FLEET,
+        kinds=kinds,
+        code_version=code_version,
+        owners=list(OWNERS),
+        deps=list(deps),
+        automation_condition=WHEN_ANY_RUN_IS_READY,
+        retry_policy=TRY_AGAIN,
+        metadata={"dagster/column_schema": column_schema(columns)},
+    )
+
+
+@fleet_asset(
     kinds={"duckdb", "parquet"},
     code_version=catalog_of_runs.VERSION,
-    owners=list(OWNERS),
-    deps=[_all_runs("summary_histogram"), _all_runs("coverage")],
-    automation_condition=WHEN_ANY_RUN_IS_READY,
-    retry_policy=TRY_AGAIN,
-    metadata={"dagster/column_schema": column_schema(RUN_CATALOG_COLUMNS)},
+    columns=RUN_CATALOG_COLUMNS,
+    deps=[all_runs("summary_histogram"), all_runs("coverage"), all_runs("findings")],
 )
 def run_catalog(nixt: NixtSettings) -> dg.MaterializeResult[None]:
     """**One row for each run**: when, where, how large, and how much of it the log saw.
@@ -70,15 +86,11 @@ def run_catalog(nixt: NixtSettings) -> dg.MaterializeResult[None]:
     )
 
 
-@dg.asset(
-    group_name=FLEET,
+@fleet_asset(
     kinds={"html"},
     code_version="1",
-    owners=list(OWNERS),
-    deps=[dg.AssetDep("run_catalog"), _all_runs("run_report")],
-    automation_condition=WHEN_ANY_RUN_IS_READY,
-    retry_policy=TRY_AGAIN,
-    metadata={"dagster/column_schema": column_schema(RUN_CATALOG_COLUMNS)},
+    columns=RUN_CATALOG_COLUMNS,
+    deps=[dg.AssetDep("run_catalog"), all_runs("run_report")],
 )
 def fleet_report(nixt: NixtSettings) -> dg.MaterializeResult[None]:
     """**The page that lists every run** and links to its report: `reports/index.html`.

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from html import escape
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nixt_pipeline.quality.verdicts import Rule, Verdict
@@ -27,6 +28,25 @@ ALL_LISTED = Rule(
     "Every published run is on the page and every report it links to is there.",
 )
 INDEX_RULES = (ALL_LISTED,)
+
+RUNS_JUDGED_ONCE = Rule(
+    "every_run_is_judged_once",
+    "A run that is listed twice, or in no workload, is a baseline twice or compared with the wrong runs.",
+)
+BASELINE_RULES = (RUNS_JUDGED_ONCE,)
+
+NONE_SLOWER = Rule(
+    "the_latest_runs_are_as_fast_as_before",
+    "The latest run of a workload is slower than the runs before it. Open its comparison, and see what changed between "
+    "them.",
+)
+COMPARISON_RULES = (NONE_SLOWER,)
+
+NO_SUSPECTS = Rule(
+    "no_host_is_named_again_and_again",
+    "A host is named by findings in more runs than chance explains, and in one of its latest. Drain and test it.",
+)
+HOST_RULES = (NO_SUSPECTS,)
 
 _SHOWN = 12
 
@@ -67,4 +87,44 @@ def judge_index(settings: Settings) -> Iterator[Verdict]:
         f"{len(absent)} of {len(published)} runs are missing from the page, {len(unreported)} have no report",
         {"runs_missing": len(absent), "reports_missing": len(unreported)},
         tuple({"run": run} for run in [*absent, *unreported][:_SHOWN]),
+    )
+
+
+def judge_baselines(table: pa.Table) -> Iterator[Verdict]:
+    """Apply `BASELINE_RULES` to the table of baselines."""
+    runs = table["run"].to_pylist()
+    twice = sorted({run for run in runs if runs.count(run) > 1}) if len(set(runs)) < len(runs) else []
+    fit = sum(table["fit"].to_pylist())
+    yield Verdict(
+        RUNS_JUDGED_ONCE.name,
+        not twice,
+        f"{fit} of {len(runs)} runs are baselines of {len(set(table['workload'].to_pylist()))} workloads",
+        {"runs": len(runs), "fit": fit},
+        tuple({"run": run} for run in twice[:_SHOWN]),
+    )
+
+
+def judge_comparisons(table: pa.Table) -> Iterator[Verdict]:
+    """Apply `COMPARISON_RULES` to the table of comparisons, which is in the order of the runs' ids."""
+    latest = {row["workload"]: row for row in table.sort_by("first_dump_us").to_pylist() if row["verdict"]}
+    slower = [row for row in latest.values() if row["verdict"] == "regressed"]
+    yield Verdict(
+        NONE_SLOWER.name,
+        not slower,
+        f"{len(slower)} of {len(latest)} workloads became slower with their latest run",
+        {"workloads": len(latest), "slower": len(slower)},
+        tuple({"run": row["run"], "reason": row["reason"]} for row in slower[:_SHOWN]),
+    )
+
+
+def judge_host_health(table: pa.Table) -> Iterator[Verdict]:
+    """Apply `HOST_RULES` to the table of hosts."""
+    suspects = [row for row in table.to_pylist() if row["suspect"]]
+    shown = ("hostname", "named", "runs", "lost_rank_seconds", "last_named_run")
+    yield Verdict(
+        NO_SUSPECTS.name,
+        not suspects,
+        f"{len(suspects)} of {table.num_rows} hosts are named more often than chance explains",
+        {"hosts": table.num_rows, "suspects": len(suspects)},
+        tuple({name: row[name] for name in shown} for row in suspects[:_SHOWN]),
     )

@@ -7,7 +7,7 @@ archive costs.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from nixt_pipeline.store.manifest import Manifest, list_runs
 # Part of a row's state: raise it when a row would come out differently, and every row is made anew.
 VERSION = "2"
 
-# Results that a row is made of beside the store. A run without the first two has not been analysed.
+# Results that a row is made of beside the store.
 _RESULTS = ("summary_histogram", "coverage", "findings")
 # What people call the axes of a job's parallelism, by the role of its communicators.
 _AXES = {"tensor": "tp", "context": "cp", "expert": "ep", "pipeline": "pp", "data": "dp"}
@@ -76,44 +76,64 @@ RUN_CATALOG_COLUMNS: tuple[Column, ...] = (
     ),
 )
 
+# Each text reads one small table of all runs at once: opening a run's views takes longer than reading its rows.
 _SIZES = """
 SELECT
+    run,
     count(DISTINCT hostname) AS hosts,
     coalesce(list(DISTINCT hostname ORDER BY hostname) FILTER (WHERE hostname IS NOT NULL), []) AS host_names,
     count(DISTINCT (hostname, pid)) AS processes,
     min(first_dump_us) AS first_dump_us,
     max(last_dump_us) AS last_dump_us,
-    max(last_dump_us) - min(first_dump_us) AS duration_us,
-    (SELECT count(*) FROM communicators) AS communicators
-FROM processes
+    max(last_dump_us) - min(first_dump_us) AS duration_us
+FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
+GROUP BY run
 """
 
 _VERSIONS = """
 SELECT
+    run,
     string_agg(DISTINCT git_rev, ' ' ORDER BY git_rev) FILTER (WHERE git_rev != '') AS git_revs,
     string_agg(DISTINCT inspector_output_format_version, ' ' ORDER BY inspector_output_format_version)
         AS format_versions,
     string_agg(DISTINCT coll_timing_source, ' ' ORDER BY coll_timing_source) AS timing_sources
-FROM kernel_times
+FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
+GROUP BY run
 """
 
-# The size that most communicators of a role have: embedding groups and the like are fewer.
-_ROLES = """
-SELECT parallel_role, mode(n_ranks ORDER BY n_ranks) AS n_ranks
-FROM communicators
-WHERE parallel_role IS NOT NULL AND n_ranks > 1
-GROUP BY parallel_role
+# Of a role, the size that most communicators have: embedding groups and the like are fewer.
+_COMMUNICATORS = """
+SELECT run, sum(communicators)::BIGINT AS communicators, map_from_entries(
+    list((parallel_role, n_ranks)) FILTER (WHERE parallel_role IS NOT NULL)
+) AS roles
+FROM (
+    SELECT run, parallel_role, count(*) AS communicators, mode(n_ranks ORDER BY n_ranks) FILTER (n_ranks > 1) AS n_ranks
+    FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
+    GROUP BY run, parallel_role
+)
+GROUP BY run
 """
 
-_SUMMARY = "SELECT sum(payload_bytes) AS payload_bytes, sum(exec_time_us) AS rank_time_us FROM summary_histogram"
+_SUMMARY = """
+SELECT run, sum(payload_bytes) AS payload_bytes, sum(exec_time_us) AS rank_time_us
+FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
+GROUP BY run
+"""
 
 _COVERAGE = """
 SELECT
+    run,
     -- In floating point: a broken record can give a sequence number near 2^63.
     sum(capture_rate * n_ranks * sn_expected::DOUBLE) / sum(n_ranks * sn_expected::DOUBLE) AS capture_rate,
     sum(complete_cells) / nullif(sum(cells), 0) AS complete_share
-FROM coverage
+FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
+GROUP BY run
 """
+
+# What each text reads: a table of the store, or a result.
+_TABLES = (("processes", _SIZES), ("communicators", _COMMUNICATORS), ("kernel_times", _VERSIONS))
+_SUMMARIES = (("summary_histogram", _SUMMARY), ("coverage", _COVERAGE))
+_NOTHING: dict[str, Any] = {"hosts": 0, "host_names": [], "processes": 0, "communicators": 0, "roles": None}
 
 
 @dataclass(frozen=True)
@@ -140,15 +160,21 @@ def current_run_catalog(settings: Settings) -> RunCatalog:
     """The run catalog as `update_run_catalog` would write it: for readers of a store that they may not write to."""
     path = run_catalog_path(settings)
     known = {row["run"]: row for row in pq.read_table(path).to_pylist()} if path.exists() else {}
-    rows, renewed = [], []
-    for manifest in list_runs(settings):
-        state = _state(manifest, settings)
-        row = known.get(manifest.run)
-        if row is None or row["state"] != state:
-            row = {**describe_run(manifest, settings), "state": state}
-            renewed.append(manifest.run)
-        rows.append(row)
+    manifests = {manifest.run: manifest for manifest in list_runs(settings)}
+    states = {run: _state(manifest, settings) for run, manifest in manifests.items()}
+    renewed = [run for run, state in states.items() if run not in known or known[run]["state"] != state]
+    described = describe_runs([manifests[run] for run in renewed], settings)
+    rows = [{**described[run], "state": states[run]} if run in described else known[run] for run in manifests]
     return RunCatalog(pa.Table.from_pylist(rows, schema=schema(RUN_CATALOG_COLUMNS)), tuple(renewed))
+
+
+def stored_rows(runs: Sequence[str], settings: Settings) -> dict[str, dict[str, Any]]:
+    """The rows of the given runs as they were last written; those that were never written are left out."""
+    path = run_catalog_path(settings)
+    if not path.exists():
+        return {}
+    table = pq.read_table(path, filters=[("run", "in", list(runs))]) if runs else None
+    return {row["run"]: row for row in table.to_pylist()} if table else {}
 
 
 def _state(manifest: Manifest, settings: Settings) -> str:
@@ -160,17 +186,34 @@ def _state(manifest: Manifest, settings: Settings) -> str:
 
 def describe_run(manifest: Manifest, settings: Settings) -> dict[str, Any]:
     """A run's row but for its `state`. Results are absent when the analysis has not run, or failed."""
-    there = {name for name in _RESULTS if layout.results_path(settings, name, manifest.run).exists()}
-    with closing(catalog.open_run(settings, manifest.run)) as con:
-        found: dict[str, Any] = {}
-        for name, sql in (("", _SIZES), ("", _VERSIONS), ("summary_histogram", _SUMMARY), ("coverage", _COVERAGE)):
-            if not name or name in there:
-                found |= con.sql(sql).to_arrow_table().to_pylist()[0]
-        roles = dict(con.sql(_ROLES).fetchall())
+    return describe_runs([manifest], settings)[manifest.run]
+
+
+def describe_runs(manifests: Sequence[Manifest], settings: Settings) -> dict[str, dict[str, Any]]:
+    """The rows of many runs, by run."""
+    found: dict[str, dict[str, Any]] = {manifest.run: dict(_NOTHING) for manifest in manifests}
+    with closing(catalog.connect(settings)) as con:
+        for name, sql in (*_TABLES, *_SUMMARIES):
+            files = [path for manifest in manifests for path in _files(name, manifest, settings)]
+            if files:
+                rows = con.sql(sql, params={"files": [str(path) for path in files]}).to_arrow_table().to_pylist()
+                for row in rows:
+                    found[row["run"]] |= row
+    return {manifest.run: _row(manifest, found[manifest.run], settings) for manifest in manifests}
+
+
+def _files(name: str, manifest: Manifest, settings: Settings) -> list[Path]:
+    if name in dict(_TABLES):
+        return layout.table_files(manifest.directory(settings), name)
+    path = layout.results_path(settings, name, manifest.run)
+    return [path] if path.exists() else []
+
+
+def _row(manifest: Manifest, found: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     info = manifest.run_info
     return {
         **found,
-        **_parallelism(info, roles),
+        **_parallelism(info, dict(found["roles"] or ())),
         **_verdict(manifest.run, settings),
         "run": manifest.run,
         "name": info.get("name"),
@@ -185,7 +228,7 @@ def describe_run(manifest: Manifest, settings: Settings) -> dict[str, Any]:
         "records": manifest.records["stored"],
         "bytes_read": manifest.bytes["read"],
         "rejected_lines": manifest.rejected_lines,
-        "analysed": there >= set(_RESULTS[:2]),
+        "analysed": all(_files(name, manifest, settings) for name, _ in _SUMMARIES),
     }
 
 

@@ -11,19 +11,21 @@ from nixt_pipeline.store.run_catalog import run_catalog_path
 from nixt_pipeline_tests.defs.conftest import RUN, drop_job
 
 CATALOG, REPORT = dg.AssetKey("run_catalog"), dg.AssetKey("fleet_report")
+# In the order in which they depend on one another.
+FLEET = (CATALOG, dg.AssetKey("baselines"), dg.AssetKey("run_comparison"), dg.AssetKey("host_health"), REPORT)
 
 
 def materialised(instance: dg.DagsterInstance, run: str) -> None:
     """Record that the assets of a run were materialised, without computing anything."""
     instance.add_dynamic_partitions(PARTITION_NAME, [run])
-    for asset in ("summary_histogram", "coverage", "run_report"):
+    for asset in ("summary_histogram", "coverage", "run_kernels", "findings", "run_report"):
         instance.report_runless_asset_event(dg.AssetMaterialization(asset, partition=run))
 
 
 def settle(definitions: dg.Definitions, instance: dg.DagsterInstance) -> dg.EvaluateAutomationConditionsResult:
     """Evaluate until everything requested so far has been materialised."""
     before = dg.evaluate_automation_conditions(definitions, instance)
-    for asset in (CATALOG, REPORT):
+    for asset in FLEET:
         instance.report_runless_asset_event(dg.AssetMaterialization(asset))
     return dg.evaluate_automation_conditions(definitions, instance, cursor=before.cursor)
 
@@ -82,7 +84,7 @@ def test_a_run_that_is_ready_while_the_overview_is_being_made_is_not_forgotten(
     assert requested.get_num_requested(CATALOG) == 1
     # The second run is ready after the request and before its outcome: the overview may have missed it.
     materialised(instance, "second")
-    for asset in (CATALOG, REPORT):
+    for asset in FLEET:
         instance.report_runless_asset_event(dg.AssetMaterialization(asset))
     again = dg.evaluate_automation_conditions(definitions, instance, cursor=requested.cursor)
     assert again.get_num_requested(CATALOG) == 1
@@ -93,7 +95,7 @@ def test_a_run_that_is_ready_while_the_overview_is_being_made_is_not_forgotten(
 
 def materialise_fleet(definitions: dg.Definitions, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
     job = definitions.resolve_implicit_global_asset_job_def()
-    return job.execute_in_process(instance=instance, asset_selection=[CATALOG, REPORT])
+    return job.execute_in_process(instance=instance, asset_selection=[*FLEET])
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from nixt_pipeline.definitions import defs
 
 STAGES = ["raw_log_inventory", "validated_records", "typed_events", "event_store", "collective_cells"]
 PER_RUN = [*STAGES, *(analysis.name for analysis in ANALYSES), "run_kernels", "findings", "run_report"]
-FLEET = ["run_catalog", "fleet_report"]
+FLEET = ["run_catalog", "baselines", "run_comparison", "host_health", "fleet_report"]
 SPECS = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
 CHECKS = [spec for checks in defs.asset_checks or [] for spec in checks.check_specs]
 
@@ -43,8 +43,9 @@ def test_the_graph_runs_from_left_to_right() -> None:
         assert [dep.asset_key.to_user_string() for dep in SPECS[name].deps] == [upstream]
     for analysis in ANALYSES:
         assert [dep.asset_key.to_user_string() for dep in SPECS[analysis.name].deps] == ["collective_cells"]
-    for name in ("findings", "run_kernels"):
-        assert [dep.asset_key.to_user_string() for dep in SPECS[name].deps] == ["collective_cells"]
+    assert [dep.asset_key.to_user_string() for dep in SPECS["run_kernels"].deps] == ["collective_cells"]
+    # A regression is told by the kernels.
+    assert {dep.asset_key.to_user_string() for dep in SPECS["findings"].deps} == {"collective_cells", "run_kernels"}
     shown = {"findings", *(item.name for item in ANALYSES)}
     assert {dep.asset_key.to_user_string() for dep in SPECS["run_report"].deps} == shown
 

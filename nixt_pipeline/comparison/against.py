@@ -1,0 +1,188 @@
+"""Each run against the baseline of its workload, or against the run before it: `<data>/results/run_comparison.parquet`.
+
+A run is compared again only when it, or what it is compared with, has changed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nixt_pipeline.comparison.baselines import members, read_baselines
+from nixt_pipeline.comparison.compare import ComparisonError, compare_sides
+from nixt_pipeline.comparison.matching import Side
+from nixt_pipeline.comparison.results import Comparison, Measure
+from nixt_pipeline.comparison.run_kernels import RUN_KERNELS
+from nixt_pipeline.comparison.summaries import RunSummary, kernels_of
+from nixt_pipeline.comparison.workload import Row
+from nixt_pipeline.inspector.taxonomy import BOOL, F64, I64, RUN, STRING, Column, Role, schema
+from nixt_pipeline.settings import Settings, Thresholds
+from nixt_pipeline.store import layout
+from nixt_pipeline.store.files import write_table
+
+# Part of a row's state: raise it when a row would come out differently.
+VERSION = "1"
+# More members add little to the variance, and each is read anew for each comparison.
+MAX_MEMBERS = 8
+
+_NAMES = pa.list_(pa.string())
+
+
+def _change(name: str, meaning: str) -> Column:
+    return Column(name, F64, Role.DERIVED, "", meaning)
+
+
+AGAINST_COLUMNS: tuple[Column, ...] = (
+    RUN,
+    Column("workload", STRING, Role.DERIVED, "", "Runs with the same one do the same work"),
+    Column("first_dump_us", I64, Role.COUNTER, "us", "Earliest plausible write time of the run"),
+    Column("against", _NAMES, Role.DERIVED, "", "The runs it was compared with; empty when there is none"),
+    Column("reference", STRING, Role.DERIVED, "", "baseline, or previous: the run before it that does the same work"),
+    Column("verdict", STRING, Role.DERIVED, "", "regressed, improved, equivalent, inconclusive or not-comparable"),
+    Column("suspected", BOOL, Role.DERIVED, "", "Whether the verdict rests on one run on each side"),
+    Column("reason", STRING, Role.DERIVED, "", "The verdict in a sentence"),
+    _change("transfer_change", "Relative change of the transfer over all comparable kernels"),
+    _change("transfer_low", "Lower end of its interval"),
+    _change("transfer_high", "Upper end of its interval"),
+    _change("waiting_change", "Change of waiting, relative to the whole time"),
+    _change("waiting_low", "Lower end of its interval"),
+    _change("waiting_high", "Upper end of its interval"),
+    Column("state", STRING, Role.IDENTIFIER, "", "What the row was made from", nullable=False),
+)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a run is compared with: `kind` is baseline or previous."""
+
+    kind: str
+    groups: tuple[tuple[str, ...], ...]
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """All of its runs."""
+        return tuple(run for group in self.groups for run in group)
+
+
+def against_path(settings: Settings) -> Path:
+    """The file of comparisons."""
+    return settings.data_dir / "results" / "run_comparison.parquet"
+
+
+def update_comparisons(settings: Settings, catalog_rows: Sequence[Row]) -> tuple[pa.Table, list[Comparison]]:
+    """Compare the runs of the run catalog whose comparison is new or out of date; write and return the whole table,
+    and the comparisons that were made."""
+    path = against_path(settings)
+    known = {row["run"]: row for row in pq.read_table(path).to_pylist()} if path.exists() else {}
+    facts = {row["run"]: row for row in catalog_rows}
+    rows, made = [], []
+    for run, workload, reference in references(settings, facts):
+        state = _state(run, reference, settings)
+        row = known.get(run)
+        if row is None or row["state"] != state:
+            comparison = compare_with(run, reference, facts, settings) if reference else None
+            began_us = facts[run]["first_dump_us"]
+            row = {"run": run, "workload": workload, "first_dump_us": began_us, "state": state}
+            row |= _row(reference, comparison)
+            made += [comparison] if comparison else []
+        rows.append(row)
+    table = pa.Table.from_pylist(sorted(rows, key=lambda row: str(row["run"])), schema=schema(AGAINST_COLUMNS))
+    write_table(table, path)
+    return table, made
+
+
+def references(settings: Settings, facts: Mapping[str, Row]) -> Iterator[tuple[str, str, Reference | None]]:
+    """Run, workload and what the run is to be compared with, for each run of the table of baselines."""
+    table = read_baselines(settings)
+    workloads: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(table.to_pylist(), key=lambda row: (row["first_dump_us"] or 0, row["run"])):
+        workloads.setdefault(row["workload"], []).append(row)
+    for workload, rows in workloads.items():
+        its = pa.Table.from_pylist(rows, schema=table.schema)
+        previous = None
+        for row in rows:
+            run = row["run"]
+            if run in facts:
+                yield (
+                    run,
+                    workload,
+                    reference_of(run, workload, row["first_dump_us"], its, previous, settings.thresholds),
+                )
+                previous = run
+
+
+def reference_of(
+    run: str, workload: str, began_us: int | None, table: pa.Table, previous: str | None, limits: Thresholds
+) -> Reference | None:
+    """The baseline of the run's workload as it was when the run began, or else the run before it; None without."""
+    groups = members(table, workload, began_us or 0, limits, without=run)
+    if groups:
+        return Reference("baseline", tuple(tuple(runs[:MAX_MEMBERS]) for runs in groups.values()))
+    return Reference("previous", ((previous,),)) if previous else None
+
+
+def compare_with_baseline(runs: Sequence[str], rows: Sequence[Row], settings: Settings) -> Comparison:
+    """Compare one analysed run with the baseline of its workload as of now. Raises `ComparisonError`."""
+    if len(runs) != 1:
+        raise ComparisonError(f"{len(runs)} runs are meant; a baseline is for one")
+    found = {run: reference for run, _, reference in references(settings, {row["run"]: row for row in rows})}
+    reference = found.get(runs[0])
+    if reference is None or reference.kind != "baseline":
+        raise ComparisonError(
+            f"run {runs[0]} has no baseline: `nixt baselines` says why; give the runs to compare with, or pin one"
+        )
+    return compare_with(runs[0], reference, {row["run"]: row for row in rows}, settings)
+
+
+def compare_with(run: str, reference: Reference, facts: Mapping[str, Row], settings: Settings) -> Comparison:
+    """Compare a run with its reference. Where a workload has two groups of runs, with the one that it is most like."""
+    b = Side(run, (summary_of(run, facts, settings),))
+    found = [
+        compare_sides(
+            Side(
+                group[0] if reference.kind == "previous" else "its baseline",
+                tuple(summary_of(name, facts, settings) for name in group),
+            ),
+            b,
+            settings.thresholds,
+        )
+        for group in reference.groups
+    ]
+    return min(found, key=lambda comparison: abs(_value(comparison.transfer, "change") or 0.0))
+
+
+def summary_of(run: str, facts: Mapping[str, Row], settings: Settings) -> RunSummary:
+    """The summary of an analysed run from its stored results alone."""
+    rows = pq.read_table(layout.results_path(settings, RUN_KERNELS.name, run), partitioning=None).to_pylist()
+    return RunSummary(run, facts[run], kernels_of(rows))
+
+
+def _state(run: str, reference: Reference | None, settings: Settings) -> str:
+    """Changes with the run's kernels, with what it is compared with, and with their kernels."""
+    names = (run, *(reference.runs if reference else ()))
+    times = [layout.results_path(settings, RUN_KERNELS.name, name).stat().st_mtime_ns for name in names]
+    return " ".join((VERSION, *(f"{name}@{time}" for name, time in zip(names, times, strict=True))))
+
+
+def _row(reference: Reference | None, comparison: Comparison | None) -> dict[str, Any]:
+    if reference is None or comparison is None:
+        return {"against": []}
+    return {
+        "against": [run.run for run in comparison.a.runs],
+        "reference": reference.kind,
+        "verdict": comparison.verdict,
+        "suspected": comparison.suspected,
+        "reason": comparison.reason,
+        **{
+            f"{name}_{part}": _value(measure, part)
+            for name, measure in (("transfer", comparison.transfer), ("waiting", comparison.waiting))
+            for part in ("change", "low", "high")
+        },
+    }
+
+
+def _value(measure: Measure | None, part: str) -> float | None:
+    return getattr(measure.estimate, part) if measure and measure.estimate else None

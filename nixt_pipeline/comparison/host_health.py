@@ -1,0 +1,177 @@
+"""Hosts over all runs: how often each was named, as what, what that cost: `<data>/results/host_health.parquet`.
+
+A host that runs in many jobs is named more often by that alone. So it is asked how likely so many findings in so many
+runs are at the rate of all other hosts, and only what is hardly chance makes a suspect.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from scipy import stats
+
+from nixt_pipeline.comparison.statistics import corrected
+from nixt_pipeline.comparison.workload import Row
+from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, STRING, Column, Role, schema
+from nixt_pipeline.settings import Settings, Thresholds
+from nixt_pipeline.store import catalog, layout
+from nixt_pipeline.store.files import write_table
+
+VERSION = "1"
+
+# Findings that say something about a host; a slow fabric or a lossy log does not.
+ROLES = {"late-arrival": "late", "slow-transfer": "slow", "hang": "stopped", "process-silent": "stopped"}
+_SEVERE = ("P0", "P1", "P2")
+# A host is named recently when one of its latest runs did: repaired ones are not drained again.
+RECENT_RUNS = 3
+# With fewer runs the earlier half cannot be told from the later one.
+_MIN_RUNS_FOR_TREND = 6
+
+HOST_HEALTH_COLUMNS: tuple[Column, ...] = (
+    Column("hostname", STRING, Role.IDENTIFIER, "", "Host name as written", nullable=False),
+    Column("suspect", BOOL, Role.DERIVED, "", "Named more often than chance explains, and recently", nullable=False),
+    Column("runs", I32, Role.COUNTER, "runs", "Diagnosed runs that it took part in", nullable=False),
+    Column(
+        "named", I32, Role.COUNTER, "runs", "Runs with a finding that names it, alone or among others", nullable=False
+    ),
+    Column("named_alone", I32, Role.COUNTER, "runs", "Of those, runs in which it was no one else", nullable=False),
+    Column("expected", F64, Role.DERIVED, "runs", "Runs in which it would be named at the rate of all other hosts"),
+    Column("chance", F64, Role.DERIVED, "", "Probability of as many by chance, corrected for the number of hosts"),
+    Column("late", I32, Role.COUNTER, "runs", "Runs in which it came late", nullable=False),
+    Column("slow", I32, Role.COUNTER, "runs", "Runs in which its transfers were slow", nullable=False),
+    Column("stopped", I32, Role.COUNTER, "runs", "Runs in which it hung or fell silent", nullable=False),
+    Column(
+        "lost_rank_seconds", F64, Role.DERIVED, "s", "Rank-time that others lost; shared out where several were named"
+    ),
+    Column("rank_hours", F64, Role.DERIVED, "h", "GPU-hours that it took part with"),
+    Column("lost_share", F64, Role.DERIVED, "", "Lost rank-time for each rank-time that it took part with"),
+    Column(
+        "trend",
+        STRING,
+        Role.DERIVED,
+        "",
+        "rising, falling or steady: named in the later half of its runs or the earlier",
+    ),
+    Column("last_named_us", I64, Role.COUNTER, "us", "When the latest run that names it began; null when none does"),
+    Column("last_named_run", STRING, Role.IDENTIFIER, "", "That run"),
+    Column("last_seen_us", I64, Role.COUNTER, "us", "When its latest run ended"),
+)
+
+
+@dataclass
+class _History:
+    """What is known of a host; `named` has a flag for each of its runs in the order of time."""
+
+    runs: list[str] = field(default_factory=list)
+    named: list[bool] = field(default_factory=list)
+    alone: int = 0
+    roles: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    lost_s: float = 0.0
+    rank_hours: float = 0.0
+    last_named_us: int | None = None
+    last_seen_us: int | None = None
+
+
+def host_health_path(settings: Settings) -> Path:
+    """The file of hosts."""
+    return settings.data_dir / "results" / "host_health.parquet"
+
+
+def update_host_health(settings: Settings, catalog_rows: Sequence[Row]) -> pa.Table:
+    """Judge every host of the run catalog and write the result."""
+    findings = _all_findings((row["run"] for row in catalog_rows), settings)
+    table = judge_hosts(catalog_rows, findings, settings.thresholds)
+    write_table(table, host_health_path(settings))
+    return table
+
+
+def judge_hosts(catalog_rows: Iterable[Row], findings: Mapping[str, Sequence[Row]], limits: Thresholds) -> pa.Table:
+    """The table of hosts, suspects first. `findings` has the rows of `findings` of each run that has any.
+
+    Runs that were not assessable say nothing about their hosts and do not count.
+    """
+    histories: dict[str, _History] = defaultdict(_History)
+    diagnosed = [row for row in catalog_rows if row["verdict"] in ("findings", "none-found")]
+    for row in sorted(diagnosed, key=lambda row: (row["first_dump_us"] or 0, row["run"])):
+        _add_run(histories, row, findings.get(row["run"], ()))
+    total_runs = sum(len(h.runs) for h in histories.values())
+    total_named = sum(sum(h.named) for h in histories.values())
+    rows = [_row(name, h, total_runs, total_named) for name, h in histories.items()]
+    for row, chance in zip(rows, corrected([row["chance"] for row in rows]), strict=True):
+        recently = any(histories[row["hostname"]].named[-RECENT_RUNS:])
+        row["chance"] = chance
+        # One finding is an incident; what repeats is the host.
+        row["suspect"] = recently and row["named"] > 1 and chance < limits.max_chance
+    rows.sort(key=lambda row: (not row["suspect"], -row["lost_rank_seconds"], row["chance"], row["hostname"]))
+    return pa.Table.from_pylist(rows, schema=schema(HOST_HEALTH_COLUMNS))
+
+
+def _add_run(histories: dict[str, _History], row: Row, findings: Sequence[Row]) -> None:
+    hosts = [name for name in row["host_names"] if name]
+    counted = [f for f in findings if f["kind"] in ROLES and f["severity"] in _SEVERE and f["hosts"]]
+    for name in hosts:
+        history, its = histories[name], [f for f in counted if name in f["hosts"]]
+        history.runs.append(row["run"])
+        history.named.append(bool(its))
+        history.alone += any(len(f["hosts"]) == 1 or not f["ambiguous"] for f in its)
+        for finding in its:
+            history.roles[ROLES[finding["kind"]]].add(row["run"])
+            history.lost_s += (finding["lost_rank_seconds"] or 0.0) / len(finding["hosts"])
+        history.rank_hours += row["gpus"] / len(hosts) * (row["duration_us"] or 0) / 3.6e9
+        history.last_seen_us = max(history.last_seen_us or 0, row["last_dump_us"] or 0) or None
+        if its:
+            history.last_named_us = row["first_dump_us"]
+
+
+def _row(name: str, history: _History, total_runs: int, total_named: int) -> dict[str, Any]:
+    runs, named = len(history.runs), sum(history.named)
+    # The rate of the others, with Laplace's rule: in a fleet without findings, the first one is no proof.
+    rate = (total_named - named + 1) / (total_runs - runs + 2)
+    last = max((number for number, is_named in enumerate(history.named) if is_named), default=None)
+    return {
+        "hostname": name,
+        "runs": runs,
+        "named": named,
+        "named_alone": history.alone,
+        "expected": runs * rate,
+        "chance": float(stats.binom.sf(named - 1, runs, rate)),
+        **{role: len(history.roles[role]) for role in ("late", "slow", "stopped")},
+        "lost_rank_seconds": history.lost_s,
+        "rank_hours": history.rank_hours,
+        "lost_share": history.lost_s / 3600 / history.rank_hours if history.rank_hours else None,
+        "trend": _trend(history.named),
+        "last_named_us": history.last_named_us,
+        "last_named_run": None if last is None else history.runs[last],
+        "last_seen_us": history.last_seen_us,
+    }
+
+
+def _trend(named: Sequence[bool]) -> str:
+    """Whether the later half of the runs names the host more or less often than the earlier (Fisher's exact test)."""
+    if len(named) < _MIN_RUNS_FOR_TREND:
+        return "steady"
+    half = len(named) // 2
+    early, late = named[:half], named[half:]
+    table = [[sum(late), len(late) - sum(late)], [sum(early), len(early) - sum(early)]]
+    if stats.fisher_exact(table).pvalue >= 0.05:
+        return "steady"
+    return "rising" if sum(late) / len(late) > sum(early) / len(early) else "falling"
+
+
+def _all_findings(runs: Iterable[str], settings: Settings) -> dict[str, list[dict[str, Any]]]:
+    """The findings of many runs."""
+    paths = [layout.results_path(settings, "findings", run) for run in runs]
+    files = [str(path) for path in paths if path.exists()]
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    if files:
+        sql = """
+        SELECT run, kind, severity, hosts, ambiguous, lost_rank_seconds
+        FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
+        """
+        with catalog.connect(settings) as con:
+            for row in con.sql(sql, params={"files": files}).to_arrow_table().to_pylist():
+                found[row["run"]].append(row)
+    return found

@@ -1,0 +1,54 @@
+"""Hosts over all runs."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+import pyarrow.parquet as pq
+
+from nixt_pipeline.comparison import host_health as health
+from nixt_pipeline.comparison.host_health import HOST_HEALTH_COLUMNS, host_health_path, update_host_health
+from nixt_pipeline.defs.checks import fleet_checks
+from nixt_pipeline.defs.common import Result
+from nixt_pipeline.defs.fleet import fleet_asset
+from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
+from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.quality.fleet import HOST_RULES, judge_host_health
+from nixt_pipeline.quality.verdicts import Verdict
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store.run_catalog import current_run_catalog
+
+_PREVIEW = (
+    "hostname", "suspect", "named", "runs", "expected", "chance", "late", "slow", "stopped", "lost_rank_seconds",
+    "trend", "last_named_run",
+)  # fmt: skip
+
+
+@fleet_asset(
+    kinds={"parquet"},
+    code_version=health.VERSION,
+    columns=HOST_HEALTH_COLUMNS,
+    deps=[dg.AssetDep("run_catalog")],
+)
+def host_health(nixt: NixtSettings) -> Result:
+    """**Which hosts keep being named by findings**, as what, what it cost, and whether it goes on.
+
+    A host that runs in many jobs is named more often by that alone: a suspect is named more often than the rate of all
+    other hosts explains, in more than one run, and in one of its latest. `nixt hosts` prints the list.
+    """
+    settings = nixt.load()
+    table = update_host_health(settings, current_run_catalog(settings).table.to_pylist())
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": table.num_rows,
+            "dagster/uri": host_health_path(settings).resolve().as_uri(),
+            "suspects first": arrow_preview(table, _PREVIEW),
+            **flat_numbers({"suspects": sum(table["suspect"].to_pylist())}),
+        }
+    )
+
+
+def _judge(settings: Settings) -> Iterator[Verdict]:
+    yield from judge_host_health(pq.read_table(host_health_path(settings)))
+
+
+host_health_checks = fleet_checks("host_health", HOST_RULES, _judge)
