@@ -174,6 +174,8 @@ def share_map(
 
 def time_unit(seconds: float) -> tuple[str, float]:
     """The unit for an axis that spans `seconds`, and its length in seconds."""
+    if seconds < 0.1:
+        return "milliseconds", 1e-3
     if seconds < 180:
         return "seconds", 1.0
     return ("minutes", 60.0) if seconds < 3 * 3600 else ("hours", 3600.0)

@@ -1,44 +1,33 @@
-"""The index of all runs: one row for each, with how far its data can be trusted and a link to its report."""
+"""The index of all runs: a row for each, with its verdict, its size, how far its data can be trusted, and its report.
 
+What a row needs beside the run catalog is a small file that the run's report leaves (`run_line`), so that a thousand
+runs cost a thousand small files and no query.
+"""
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from nixt_pipeline.diagnosis.findings import SEVERITIES
 from nixt_pipeline.diagnosis.results import stored_diagnosis
 from nixt_pipeline.reporting import pages
-from nixt_pipeline.reporting.diagnosis import verdict_words
-from nixt_pipeline.reporting.text import NOT_AVAILABLE, count, duration, iso, percent, plain, utc
-from nixt_pipeline.reporting.views import Cell, Spec, TableView
+from nixt_pipeline.reporting.content import RunContent
+from nixt_pipeline.reporting.diagnosis import verdict_class, verdict_words
+from nixt_pipeline.reporting.text import count, duration, gbs, iso, percent, plain, plural, utc
 from nixt_pipeline.settings import Settings
-from nixt_pipeline.store import catalog, layout
+from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import write_text
-from nixt_pipeline.store.manifest import Manifest, list_runs
+from nixt_pipeline.store.manifest import list_runs
+from nixt_pipeline.store.run_catalog import update_run_catalog
 
-COLUMNS = (
-    Spec("Run", "run"),
-    Spec("Findings", "verdict"),
-    Spec("First record", "first_dump_us", utc),
-    Spec("Span", "span_us", duration, numeric=True),
-    Spec("GPUs (processes)", "processes", count, numeric=True),
-    Spec("Hosts", "hosts", count, numeric=True),
-    Spec("Records", "records", count, numeric=True),
-    Spec("Capture rate", "capture_rate", percent, numeric=True),
-    Spec("Rejected lines", "rejected_lines", count, numeric=True),
-    Spec("Launches", "incarnations", count, numeric=True),
-    Spec("Ingested", "ingested_at", iso),
-)
-
-_SIZES = """
-SELECT run, count(DISTINCT (hostname, pid)) AS processes, count(DISTINCT hostname) AS hosts,
-       min(first_dump_us) AS first_dump_us, max(last_dump_us) - min(first_dump_us) AS span_us
-FROM processes GROUP BY run
-"""
-
-# Weighted by the records that were due, as in the run's own report.
-_CAPTURE = """
-SELECT run, sum(capture_rate * n_ranks * sn_expected) / sum(n_ranks * sn_expected::DOUBLE) AS capture_rate
-FROM coverage WHERE capture_rate IS NOT NULL GROUP BY run
-"""
+LINE_FILE = "line.json"
+# Rows that are laid out at once: a browser takes seconds for thousands.
+FIRST_ROWS = 300
+# Points of a sparkline: it is as wide as a word.
+_SPARK_POINTS = 24
 
 
 def render_index(settings: Settings) -> Path:
@@ -48,50 +37,132 @@ def render_index(settings: Settings) -> Path:
     return path
 
 
+def run_line(content: RunContent) -> str:
+    """What the index shows of a run beside its row in the catalog, as JSON."""
+    diagnosis = content.diagnosis
+    timed = [row for row in content.rows("hot_kernels") if row["busbw_p50_gbs"] is not None]
+    kernel = min(timed, key=lambda row: row["rank_by_bytes"], default=None)
+    line: dict[str, Any] = {"verdict": verdict_words(diagnosis), "class": verdict_class(diagnosis)}
+    if kernel is not None:
+        values = [
+            row["busbw_p50_gbs"]
+            for row in content.rows("temporal_correlation")
+            if (row["coll"], row["coll_type"]) == (kernel["coll"], kernel["coll_type"])
+            and row["busbw_p50_gbs"] is not None
+        ]
+        line |= {
+            "kernel": kernel["label"],
+            "busbw_p50_gbs": kernel["busbw_p50_gbs"],
+            "busbw_over_time_gbs": [float(f"{value:.3g}") for value in thinned(values)],
+        }
+    return json.dumps(line)
+
+
+def thinned(values: Sequence[float], points: int = _SPARK_POINTS) -> list[float]:
+    """Means of at most `points` equal stretches of `values`."""
+    if len(values) <= points:
+        return list(values)
+    edges = [position * len(values) // points for position in range(points + 1)]
+    return [sum(values[low:high]) / (high - low) for low, high in pairwise(edges)]
+
+
 def run_rows(settings: Settings) -> list[dict[str, Any]]:
-    """One row for each published run, newest first."""
-    manifests = list_runs(settings)
-    if not manifests:
+    """The catalog's row of each published run, newest first, with `line` from its report and `link` to it."""
+    if not list_runs(settings):
         return []
-    with catalog.open_store(settings) as con:
-        found = con.sql(_SIZES).to_arrow_table().to_pylist()
-        views = {name for (name,) in con.sql("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()}
-        captured = con.sql(_CAPTURE).to_arrow_table().to_pylist() if "coverage" in views else []
-    sizes, rates = {row["run"]: row for row in found}, {row["run"]: row["capture_rate"] for row in captured}
-    rows = [
-        _run_row(manifest, sizes.get(manifest.run, {}), rates.get(manifest.run), settings) for manifest in manifests
-    ]
-    return sorted(rows, key=lambda row: (-(row.get("first_dump_us") or 0), row["run"]))
+    rows: list[dict[str, Any]] = update_run_catalog(settings).table.to_pylist()
+    for row in rows:
+        directory = layout.report_dir(settings, row["run"])
+        below = quote(directory.relative_to(settings.reports_dir).as_posix())
+        row["link"] = f"{below}/index.html" if (directory / "index.html").exists() else None
+        row["line"] = _line(directory / LINE_FILE, row["run"], settings)
+    return sorted(rows, key=lambda row: (-(row["first_dump_us"] or 0), row["run"]))
 
 
-def _run_row(
-    manifest: Manifest, sizes: dict[str, Any], capture_rate: float | None, settings: Settings
-) -> dict[str, Any]:
-    report = layout.report_dir(settings, manifest.run) / "index.html"
-    link = (
-        f"{quote(report.parent.relative_to(settings.reports_dir).as_posix())}/index.html" if report.exists() else None
-    )
-    return {
-        **sizes,
-        "run": manifest.run,
-        "records": manifest.records.get("stored", 0),
-        "capture_rate": capture_rate,
-        "rejected_lines": manifest.rejected_lines,
-        "incarnations": manifest.incarnations,
-        "ingested_at": manifest.ingested_at,
-        "verdict": verdict_words(stored_diagnosis(manifest.run, settings)),
-        "link": link,
-    }
+def _line(path: Path, run: str, settings: Settings) -> dict[str, Any]:
+    if path.exists():
+        line: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return line
+    diagnosis = stored_diagnosis(run, settings)
+    return {"verdict": verdict_words(diagnosis), "class": verdict_class(diagnosis)}
 
 
 def index_html(rows: list[dict[str, Any]]) -> str:
     """The page for `rows` of `run_rows`."""
-    cells = tuple(tuple(_cell(spec, row) for spec in COLUMNS) for row in rows)
-    return pages.render("index.html.j2", title="Runs", table=TableView("All runs", COLUMNS, cells, len(rows)))
+    hosts = sorted({host for row in rows for host in row["host_names"] or ()})
+    number = {host: position for position, host in enumerate(hosts)}
+    return pages.render(
+        "index.html.j2",
+        title="Runs",
+        first_rows=FIRST_ROWS,
+        rows=[_view(row) for row in rows],
+        classes=sorted({row["line"]["class"] for row in rows}, key=_by_urgency),
+        # Hosts by number, in ranges: the names of a thousand hosts in each of a thousand rows would be the whole page.
+        hosts={"names": hosts, "runs": [_ranges(number[host] for host in row["host_names"] or ()) for row in rows]},
+    )
 
 
-def _cell(spec: Spec, row: dict[str, Any]) -> Cell:
-    value = row.get(spec.key)
-    text = NOT_AVAILABLE if value is None else spec.words(value)
-    link = row["link"] if spec.key == "run" else None
-    return Cell(plain(text), "" if value is None else str(value), link)
+_CLASSES = (*SEVERITIES, "none-found", "not-assessable", "not-diagnosed")
+
+
+def _by_urgency(name: str) -> int:
+    return _CLASSES.index(name) if name in _CLASSES else len(_CLASSES)
+
+
+def _view(row: dict[str, Any]) -> dict[str, Any]:
+    """A row in words, with what its columns are sorted by."""
+    line = row["line"]
+    title = row["name"] if row["name"] and row["name"] != row["run"] else ""
+    kernel = line.get("busbw_p50_gbs")
+    return {
+        "run": row["run"],
+        "link": row["link"],
+        "about": ", ".join(plain(part) for part in (title, row["model"], *(row["tags"] or ())) if part),
+        "class": line["class"],
+        "urgency": _by_urgency(line["class"]),
+        "badge": line["class"] if line["class"] in SEVERITIES else "",
+        "verdict": (line["verdict"] or "not diagnosed").removeprefix(f"{line['class']} "),
+        "first": utc(row["first_dump_us"]),
+        "span": duration(row["duration_us"]),
+        "span_us": row["duration_us"],
+        "gpus": count(row["processes"]),
+        "hosts": count(row["hosts"]),
+        "records": count(row["records"]),
+        "records_number": row["records"],
+        "busbw": "" if kernel is None else f"{gbs(kernel)} GB/s",
+        "busbw_gbs": kernel,
+        "kernel": line.get("kernel", ""),
+        "spark": _spark(line.get("busbw_over_time_gbs", [])),
+        "captured": percent(row["capture_rate"]),
+        "capture_rate": row["capture_rate"],
+        "odd": _odd(row),
+        "ingested": iso(row["ingested_at"]),
+    }
+
+
+def _odd(row: dict[str, Any]) -> str:
+    parts = []
+    if row["rejected_lines"]:
+        parts.append(f"{plural(row['rejected_lines'], 'line')} rejected")
+    if row["incarnations"] > 1:
+        parts.append(f"{row['incarnations']} launches")
+    return ", ".join(parts)
+
+
+def _spark(values: Sequence[float]) -> str:
+    """The points of a polyline in a box of 100 by 20, from 0 to the largest value; empty when there is no course."""
+    if len(values) < 2 or not max(values):
+        return ""
+    step, top = 100 / (len(values) - 1), max(values)
+    return " ".join(f"{position * step:.0f},{19 - 18 * value / top:.0f}" for position, value in enumerate(values))
+
+
+def _ranges(numbers: Any) -> list[int]:
+    """`[start, length, start, length, ...]` of runs of following numbers."""
+    found: list[int] = []
+    for number in sorted(numbers):
+        if found and found[-2] + found[-1] == number:
+            found[-1] += 1
+        else:
+            found += [number, 1]
+    return found

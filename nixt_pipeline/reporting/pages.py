@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 from functools import cache
 from textwrap import dedent
 from typing import Any
@@ -37,6 +38,7 @@ def _environment() -> Environment:
     environment.filters["svg"] = Markup
     environment.filters["code"] = _code
     environment.filters["lines"] = _lines
+    environment.filters["data"] = _data
     return environment
 
 
@@ -51,6 +53,11 @@ def _code(text: str) -> Markup:
 def _lines(text: str) -> Markup:
     """Escape a text of several lines, without the indentation that all of them share."""
     return Markup("\n").join(escape(visible(line)) for line in dedent(text).strip().splitlines())
+
+
+def _data(value: Any) -> Markup:
+    """JSON inside a script element, which no text in it can end."""
+    return Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def _finalize(value: Any) -> Any:

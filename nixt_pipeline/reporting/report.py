@@ -12,6 +12,7 @@ from nixt_pipeline.reporting.diagnosis import (
     verdict_sentence,
 )
 from nixt_pipeline.reporting.downloads import downloads, report_json, write_downloads
+from nixt_pipeline.reporting.index import LINE_FILE, run_line
 from nixt_pipeline.reporting.quality import facts_section, quality_section
 from nixt_pipeline.reporting.sections import ANALYSIS_SECTIONS, COVERAGE, analysis_section, communicators_section
 from nixt_pipeline.reporting.summary import key_facts, meters, raw_data, tiles
@@ -31,6 +32,7 @@ def render_run_report(run: str, settings: Settings) -> Path:
     content, directory = load_content(run, settings), report_dir(settings, run)
     write_downloads(content, directory / "data")
     write_text(report_json(content), directory / "report.json")
+    write_text(run_line(content), directory / LINE_FILE)
     write_text(report_html(content), directory / "index.html")
     return directory / "index.html"
 

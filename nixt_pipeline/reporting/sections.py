@@ -27,6 +27,8 @@ SHORTEST_IS_LAST = (
     "The rank that arrives last does not wait: it has the SHORTEST time and the HIGHEST bandwidth, and everybody "
     "else's time contains the wait for it. Low bandwidth here does not mean a slow host."
 )
+# A transfer that stays above this share of its median is steady.
+_STEADY_SHARE = 0.9
 # Every host of a job of 2,048 GPUs has a row, so that every link to a host leads somewhere.
 SHOWN_HOSTS = 512
 
@@ -128,14 +130,16 @@ def _hot_kernels(_content: RunContent, table: pa.Table) -> SectionView:
         last = data.kernels[-1]
         shown, total = len(data.kernels), data.total
         which = (
-            f"The {shown} hottest of {count(total)} kernels carry" if shown < total else f"All {total} kernels carry"
+            f"The {shown} hottest of {count(total)} kernels carry"
+            if shown < total
+            else f"All {total} kernels together carry"
         )
         drawn = (
             FigureView(
                 drawing.draw_kernels(data),
                 "Bars: share of the payload of the whole run; line: cumulative share.",
                 anchor="figure-kernels",
-                title="Hot kernels",
+                title="Share of the bytes",
                 reading=f"{which} {percent(last.cumulative)} of the observed payload.",
                 legend=(
                     *type_legend(kernel.coll_type for kernel in data.kernels),
@@ -196,7 +200,11 @@ def _steadiness(launch: figures.TimeFigure) -> str:
                 f"their median, {duration(second * 1e6)} after the start."
             )
             worst = min(worst or (2.0, ""), (lowest / middle, words))
-    return worst[1] if worst else "No collective was recorded by every rank, so that transfers cannot be told apart."
+    if worst is None:
+        return "No collective was recorded by every rank, so that transfers cannot be told apart."
+    if worst[0] > _STEADY_SHARE:
+        return f"Transfers are steady: no bin falls below {percent(worst[0])} of its panel's median."
+    return worst[1]
 
 
 def _message_sizes(table: pa.Table) -> str:

@@ -349,6 +349,29 @@ def diagnosis(*findings: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {**values, "findings": list(findings), **changes}
 
 
+def catalog_row(**changes: Any) -> dict[str, Any]:
+    """A row of the run catalog with what the index adds: a run of two hosts that was not reported."""
+    row = {
+        "run": "job-1",
+        "name": None,
+        "model": None,
+        "tags": None,
+        "host_names": ["gpu-1", "gpu-2"],
+        "first_dump_us": None,
+        "duration_us": None,
+        "processes": 2,
+        "hosts": 2,
+        "records": 8,
+        "capture_rate": None,
+        "rejected_lines": 0,
+        "incarnations": 1,
+        "ingested_at": "2026-01-02T03:04:05Z",
+        "link": None,
+        "line": {"verdict": None, "class": "not-diagnosed"},
+    }
+    return {**row, **changes}
+
+
 READINGS = {
     name: Reading(f"Title of {name}", f"What does {name} answer?", f"How to read {name}.")
     for name in (
