@@ -8,7 +8,9 @@ from nixt_pipeline.diagnosis.clocks import find_clock_skew
 from nixt_pipeline.diagnosis.coverage import capped, capture_findings, measure, not_assessable
 from nixt_pipeline.diagnosis.findings import Diagnosis, Finding, Verdict, ranked
 from nixt_pipeline.diagnosis.hangs import find_hangs
-from nixt_pipeline.diagnosis.lateness import Late, find_late, late_findings
+from nixt_pipeline.diagnosis.imbalance import find_imbalance, find_turns
+from nixt_pipeline.diagnosis.late_findings import late_findings
+from nixt_pipeline.diagnosis.lateness import Late, find_late
 from nixt_pipeline.diagnosis.observations import Observations, observe
 from nixt_pipeline.diagnosis.transfer import Blame, find_slow, transfer_findings
 from nixt_pipeline.settings import Settings, Thresholds
@@ -51,6 +53,8 @@ def _from_times(con: duckdb.DuckDBPyConnection, seen: Observations, limits: Thre
     return [
         *transfer_findings(seen, slow, limits),
         *late_findings(seen, late, limits),
+        *(find_imbalance(seen, limits) if not late else []),
+        *(find_turns(seen, limits) if not late else []),
         *find_clock_skew(con, seen, limits),
     ]
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis.findings import Effect, Finding, severity_by_cost
 from nixt_pipeline.diagnosis.observations import Observations, Process
 from nixt_pipeline.diagnosis.windows import Marks, Noise, Window, chance, densest_window, noise_of
 from nixt_pipeline.settings import Thresholds
@@ -29,8 +28,8 @@ Floats = NDArray[np.float64]
 _REFERENCE_QUANTILE = 0.75
 # Of what an entity lacks in communication, at least this share must be seen as waiting for it.
 _LEAST_WAITED = 0.2
-# What its processes have in common must be most of what the latest of them lacks, and a process is named beside its host
-# when it lacks about as much again.
+# What its processes have in common must be most of what the latest of them lacks, and a process is named beside its
+# host when it lacks about as much again.
 _HOST_EXPLAINS = 0.5
 _BESIDE_ITS_HOST = 0.5
 # With so many blocks, the first one is left out.
@@ -117,11 +116,15 @@ def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
             if len(members) > 1 and len(by_host) > 1:
                 # What nearly all of its processes have in common: one late process does not make a host late.
                 common = np.quantile(late[members], 1 - _HOST_SHARE, axis=0, method="lower")
-                if common.mean() >= _HOST_EXPLAINS * late[members].mean(axis=1).max():
-                    hosts.append(_Candidate("host", number, tuple(members), common, working[members[0]]))
+                hosts.append(_Candidate("host", number, tuple(members), common, working[members[0]]))
                 # A process stands out from its host: what all have in common is the host's, named or not.
                 own[members] = late[members] - np.clip(common, 0, None)
-        late_hosts, other_hosts = _confirmed(seen, _suspects(seen, hosts, len(by_host), limits), [], limits)
+        as_hosts = [
+            suspect
+            for suspect in _suspects(seen, hosts, len(by_host), limits)
+            if suspect.late_us >= _HOST_EXPLAINS * late[by_host[suspect.hosts[0]], suspect.window.part()].mean(1).max()
+        ]
+        late_hosts, other_hosts = _confirmed(seen, as_hosts, [], limits)
         singles = [_Candidate("rank", number, (row,), own[row], working[row]) for row in rows]
         costs = {host: entity.cost_share for entity in late_hosts for host in entity.hosts}
         suspects = [
@@ -275,78 +278,3 @@ def _shared(seen: Observations, late: Late) -> set[int]:
         if inside and inside < len(comm.members) and told_apart and stage.issuperset(comm.members):
             shared.add(comm.number)
     return shared
-
-
-def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> list[Finding]:
-    """In words. Late entities of different pipeline stages whose Send and Recv were not recorded are one question: one
-    of them is late and the others wait for it."""
-    findings = []
-    left = sorted(late, key=lambda entity: -entity.lost_us)
-    pipelined_seen = seen.matched_p2p > 0 or len(seen.stages()) == 1
-    while left:
-        first = left.pop(0)
-        group = [first]
-        if seen.matched_p2p == 0:
-            group += [
-                other
-                for other in left
-                if other.stage != first.stage
-                and other.window.overlap(first.window) * 2 >= min(first.window.length, other.window.length)
-            ]
-            left = [other for other in left if other not in group]
-        severity = severity_by_cost(first.cost_share, first.slowdown or 1.0, limits.p1_slowdown, limits)
-        # Of two processes without others to compare with, or with a stage before it that was not seen, the named one
-        # may yet be a victim.
-        sure = (
-            first.last_share is not None
-            and (first.peers > 1 or first.level == "host")
-            and (pipelined_seen or len(group) > 1)
-        )
-        findings.append(_finding(seen, first, group, severity if sure else "P2"))
-    return findings
-
-
-def _finding(seen: Observations, first: Late, group: list[Late], severity: str) -> Finding:
-    hosts = tuple(sorted({host for late in group for host in late.hosts}))
-    processes = tuple(sorted(f"{host}-pid{pid}" for late in group for host, pid in late.processes))
-    name = hosts[0] if first.level == "host" else f"{first.processes[0][0]}-pid{first.processes[0][1]}"
-    everybody = "the other hosts" if first.level == "host" else "the other processes"
-    share = first.cost_share
-    unseen = (
-        ""
-        if seen.matched_p2p or len(seen.stages()) == 1
-        else " Send and Recv were not recorded, so that it cannot be told which pipeline stage waits for which."
-    )
-    if first.last_share is None:
-        confirmation, doubt = "", "Its collectives waited still longer for another one, so that they cannot confirm it."
-    else:
-        confirmation = (
-            f" {first.last_share:.0%} of the waiting in its collectives is for it ({first.waited_cells:,} in which"
-            " ranks waited)."
-        )
-        doubt = f"{1 - first.last_share:.0%} of the waiting in its collectives is for somebody else."
-    return Finding(
-        kind="late-arrival",
-        severity="P1" if severity == "P1" else "P2",
-        level="host" if first.level == "host" else "rank",
-        hosts=hosts,
-        processes=processes,
-        communicators=tuple(
-            sorted({comm.id for comm in seen.communicators if set(comm.members) & set(first.processes)})
-        ),
-        ambiguous=len(group) > 1,
-        onset_us=first.window.onset_us(seen.block_end_us),
-        until_us=first.window.until_us(seen.block_end_us),
-        effect=Effect(share, first.slowdown, first.lost_us / 1e6),
-        evidence=(
-            f"{everybody.capitalize()} stand still {share:.1%} of the time for {name}: it spends"
-            f" {first.late_us / 1e3:.3g} ms less in communication than its peers in each of {first.window.length}"
-            f" stretches of the job ({first.window.marked} clearly; by chance p < {max(first.probability, 1e-12):.1g})."
-            f"{confirmation}"
-        ),
-        counter_evidence=f"{doubt} Waiting for others and slow transfers are already taken out.{unseen}",
-        next_step=(
-            f"Look at what {name} does between collectives: GPU clocks and throttling, data loader, CPU and memory"
-            " pressure, Python garbage collection. The network is not the suspect."
-        ),
-    )

@@ -3,7 +3,7 @@
 import textwrap
 from datetime import UTC, datetime
 
-from nixt_pipeline.diagnosis.findings import Diagnosis, Finding, RunCoverage
+from nixt_pipeline.diagnosis.findings import SEVERITIES, Diagnosis, Finding
 
 _WIDTH = 100
 _MANY = 8
@@ -15,13 +15,22 @@ _TITLES = {
     "hang": "hang",
     "process-silent": "process fell silent",
     "mismatch": "ranks disagree",
+    "imbalance": "uneven work, nobody at fault",
+    "record-loss": "records are missing",
+    "capture-gap": "some processes were hardly recorded",
+    "clock-skew": "its clock is off",
+}
+_STOPPED = {
+    "hang": "the job does not go on",
+    "process-silent": "nothing is known of it from then on; if it died, the job will hang",
+    "mismatch": "results can be wrong, or the job hangs later",
 }
 _URGENCY = {"P0": "act now", "P1": "open a ticket", "P2": "note", "info": "for information"}
 
 
 def as_text(diagnosis: Diagnosis) -> str:
     """Plain text: what, where, since when, how bad, how sure, what to check next."""
-    lines = [f"{diagnosis.run}: {verdict_line(diagnosis)}", _coverage_line(diagnosis.coverage)]
+    lines = [f"{diagnosis.run}: {verdict_line(diagnosis)}", *_basis(diagnosis)]
     for number, finding in enumerate(diagnosis.findings, start=1):
         lines += ["", f"{number}. {finding.severity} ({_URGENCY[finding.severity]})  {headline(finding)}"]
         for label, value in _parts(finding):
@@ -38,7 +47,7 @@ def as_text(diagnosis: Diagnosis) -> str:
 
 def as_markdown(diagnosis: Diagnosis) -> str:
     """The same as Markdown."""
-    lines = [f"# {diagnosis.run}", "", verdict_line(diagnosis), "", _coverage_line(diagnosis.coverage)]
+    lines = [f"# {diagnosis.run}", "", verdict_line(diagnosis), "", *_basis(diagnosis)]
     for finding in diagnosis.findings:
         lines += ["", f"## {finding.severity}: {headline(finding)}", ""]
         lines += [f"- **{label}**: {value}" for label, value in _parts(finding)]
@@ -51,8 +60,10 @@ def verdict_line(diagnosis: Diagnosis) -> str:
         return f"NOT ASSESSABLE: {diagnosis.reason}. This says nothing about the job's health."
     if diagnosis.verdict == "none-found":
         return "nothing found. No host or process stands out in what was recorded."
+    counts = [(severity, len([f for f in diagnosis.findings if f.severity == severity])) for severity in SEVERITIES]
+    told = ", ".join(f"{number} {severity}" for severity, number in counts if number)
     number = len(diagnosis.findings)
-    return f"{number} finding{'' if number == 1 else 's'}, the most urgent first"
+    return f"{number} finding{'' if number == 1 else 's'} ({told}), the most urgent first"
 
 
 def headline(finding: Finding) -> str:
@@ -76,13 +87,27 @@ def where(finding: Finding) -> str:
 
 
 def _parts(finding: Finding) -> list[tuple[str, str]]:
+    about_records = finding.severity == "info"
     return [
-        ("since", since(finding)),
-        ("how bad", how_bad(finding)),
+        *([] if about_records else [("since", since(finding)), ("how bad", how_bad(finding))]),
+        *([] if about_records else [("how sure", how_sure(finding))]),
         ("evidence", finding.evidence),
         ("but", finding.counter_evidence),
         ("next", finding.next_step),
     ]
+
+
+def how_sure(finding: Finding) -> str:
+    """Whether the log points to one place, or to several of which one is it."""
+    if finding.level in ("fabric", "run"):
+        return "no single host or process stands out; it concerns all"
+    if finding.ambiguous:
+        names = finding.processes if finding.level in ("rank", "communicator") else finding.hosts
+        number = len(names or finding.communicators)
+        return f"one of {number}; the log cannot tell which" if number > 1 else "what exactly, the log cannot tell"
+    return "the log points nowhere else" + (
+        "; too little costs or coverage for more" if finding.severity == "P2" else ""
+    )
 
 
 def since(finding: Finding) -> str:
@@ -103,15 +128,27 @@ def how_bad(finding: Finding) -> str:
         parts.append(f"{effect.slowdown:.2g} times as slow")
     if effect.lost_rank_seconds is not None:
         parts.append(f"{effect.lost_rank_seconds:,.1f} GPU-seconds lost")
-    return ", ".join(parts) or "the job does not go on"
+    return ", ".join(parts) or _STOPPED.get(finding.kind, "not measurable")
 
 
-def _coverage_line(coverage: RunCoverage) -> str:
-    complete = "none" if coverage.complete_cells is None else f"{coverage.complete_cells:.1%}"
-    return (
-        f"rests on {coverage.usable_collectives:,} collectives; {complete} of those seen were recorded by every rank;"
+def _basis(diagnosis: Diagnosis) -> list[str]:
+    """What the verdict rests on, and what could not be looked at."""
+    coverage = diagnosis.coverage
+    worst = ""
+    if coverage.lowest_capture_rate is not None and coverage.lowest_capture_rate < (coverage.capture_rate or 0) - 0.005:
+        worst = f" (worst process {coverage.lowest_capture_rate:.1%})"
+    lines = [
+        f"rests on {coverage.usable_collectives:,} collectives: {_share(coverage.capture_rate)} of their records are"
+        f" there{worst}, {_share(coverage.complete_cells)} of those seen have all ranks;"
         f" {coverage.ranks_seen} of {coverage.ranks_expected} processes left records"
-    )
+    ]
+    if diagnosis.reason and diagnosis.verdict == "findings":
+        lines.append(f"lateness and transfers could not be looked at: {diagnosis.reason}")
+    return lines
+
+
+def _share(value: float | None) -> str:
+    return "none" if value is None else f"{value:.1%}"
 
 
 def _utc(timestamp_us: int) -> str:

@@ -1,6 +1,7 @@
 """Two hosts a and b (and more) with two processes each; a block lasts one second."""
 
-from nixt_pipeline.diagnosis.lateness import find_late, late_findings
+from nixt_pipeline.diagnosis.late_findings import late_findings
+from nixt_pipeline.diagnosis.lateness import find_late
 from nixt_pipeline.diagnosis.observations import Arrival, Observations, Process, Transfer
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.diagnosis.examples import collective, communicator, observations

@@ -1,0 +1,109 @@
+"""Late ranks and hosts in words, and as one finding where the log cannot tell which of several it is."""
+
+from nixt_pipeline.diagnosis.findings import Effect, Finding, Severity, severity_by_cost
+from nixt_pipeline.diagnosis.lateness import Late
+from nixt_pipeline.diagnosis.observations import Observations
+from nixt_pipeline.settings import Thresholds
+
+# Names in a sentence; all are in the lists of the finding.
+_SHOWN = 4
+
+
+def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> list[Finding]:
+    """One finding for each late entity, or for several of which one makes the others late."""
+    findings = []
+    left = sorted(late, key=lambda entity: -entity.lost_us)
+    while left:
+        first = left.pop(0)
+        group = [first, *(other for other in left if _one_question(seen, first, other))]
+        group += _waiting_inside(seen, first, left) if len(group) == 1 else []
+        left = [other for other in left if other not in group]
+        severity = severity_by_cost(first.cost_share, first.slowdown or 1.0, limits.p1_slowdown, limits)
+        findings.append(_finding(seen, first, group, severity if _sure(seen, first, group) else "P2"))
+    return findings
+
+
+def _together(one: Late, other: Late) -> bool:
+    return other.window.overlap(one.window) * 2 >= min(one.window.length, other.window.length)
+
+
+def _one_question(seen: Observations, first: Late, other: Late) -> bool:
+    """Whether one may wait for the other in a Send or Recv that was not recorded."""
+    return seen.matched_p2p == 0 and other.stage != first.stage and _together(first, other)
+
+
+def _waiting_inside(seen: Observations, first: Late, others: list[Late]) -> list[Late]:
+    """Those who may wait for `first`, or it for them, in a communicator that was not recorded: most of its members seem
+    late at the same time, but only to those outside of it."""
+    if first.level != "rank":
+        return []
+    named = {other.processes[0]: other for other in others if other.level == "rank" and _together(first, other)}
+    for comm in seen.communicators:
+        members = [named[member] for member in comm.members if member in named]
+        small = len(comm.hosts) == 1 and first.processes[0] in comm.members
+        if members and small and (len(members) + 1) * 2 >= len(comm.members) > 1:
+            return members
+    return []
+
+
+def _sure(seen: Observations, first: Late, group: list[Late]) -> bool:
+    """Whether nothing that was not seen can make a victim of the one that is named.
+
+    Of two processes without others to compare with, either explains the times. When a stage waits for another one in
+    Sends that were not recorded, there is a late entity in that one as well, if it has peers that notice.
+    """
+    if first.last_share is None or (first.peers < 2 and first.level == "rank"):
+        return False
+    if seen.matched_p2p > 0 or len(group) > 1:
+        return True
+    return all(len({host for host, _ in stage} if first.level == "host" else stage) > 1 for stage in seen.stages())
+
+
+def _finding(seen: Observations, first: Late, group: list[Late], severity: Severity) -> Finding:
+    hosts = tuple(sorted({host for late in group for host in late.hosts}))
+    processes = tuple(sorted(f"{host}-pid{pid}" for late in group for host, pid in late.processes))
+    names = [late.hosts[0] if late.level == "host" else f"{late.hosts[0]}-pid{late.processes[0][1]}" for late in group]
+    name = names[0] if len(names) == 1 else f"one of {', '.join(names[:_SHOWN])}"
+    everybody = "The other hosts" if first.level == "host" else "The other processes"
+    share = first.cost_share
+    if first.last_share is None:
+        confirmation, doubt = "", "Its collectives waited still longer for another one, so that they cannot confirm it."
+    else:
+        confirmation = (
+            f" {first.last_share:.0%} of the waiting in its collectives is for it ({first.waited_cells:,} in which"
+            " ranks waited)."
+        )
+        doubt = f"{1 - first.last_share:.0%} of the waiting in its collectives is for somebody else."
+    return Finding(
+        kind="late-arrival",
+        severity=severity,
+        level="host" if first.level == "host" else "rank",
+        hosts=hosts,
+        processes=processes,
+        communicators=tuple(
+            sorted({comm.id for comm in seen.communicators if set(comm.members) & set(first.processes)})
+        ),
+        ambiguous=len(group) > 1,
+        onset_us=first.window.onset_us(seen.block_end_us),
+        until_us=first.window.until_us(seen.block_end_us),
+        effect=Effect(share, first.slowdown, first.lost_us / 1e6),
+        evidence=(
+            f"{everybody} stand still {share:.1%} of the time for {name}: {names[0]} spends"
+            f" {first.late_us / 1e3:.3g} ms less in communication than its peers in each of {first.window.length}"
+            f" stretches of the job ({first.window.marked} clearly; by chance p < {max(first.probability, 1e-12):.1g})."
+            f"{confirmation}"
+        ),
+        counter_evidence=f"{doubt} Waiting for others and slow transfers are already taken out.{_unseen(seen, group)}",
+        next_step=(
+            f"Look at what {name} does between collectives: GPU clocks and throttling, data loader, CPU and memory"
+            " pressure, Python garbage collection. The network is not the suspect."
+        ),
+    )
+
+
+def _unseen(seen: Observations, group: list[Late]) -> str:
+    if seen.matched_p2p == 0 and len(seen.stages()) > 1:
+        return " Send and Recv were not recorded, so that it cannot be seen which pipeline stage waits for which."
+    if len(group) > 1:
+        return " Too few of the collectives among them were recorded to say which of them the others wait for."
+    return ""

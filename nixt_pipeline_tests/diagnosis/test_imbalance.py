@@ -1,0 +1,43 @@
+"""Two pipeline stages of a host with two processes each; a block lasts one second, of which half is computation."""
+
+from nixt_pipeline.diagnosis.imbalance import find_imbalance, find_turns
+from nixt_pipeline.diagnosis.observations import Arrival, Observations
+from nixt_pipeline.settings import Thresholds
+from nixt_pipeline_tests.diagnosis.examples import communicator, observations
+
+LIMITS = Thresholds()
+A1, A2, B1, B2 = ("a", 1), ("a", 2), ("b", 1), ("b", 2)
+HALF = [500_000.0] * 40
+
+
+def stages(second: list[float]) -> Observations:
+    """Stage a communicates for half of each block, stage b as given."""
+    comms = [communicator(0, A1, A2, role="tensor"), communicator(1, B1, B2, role="tensor")]
+    waits = {A1: HALF, A2: HALF, B1: second, B2: second}
+    return observations(comms, wait_us=waits, blocks=40, matched_p2p=100)
+
+
+def test_a_stage_with_more_work_is_a_role_and_no_fault() -> None:
+    (finding,) = find_imbalance(stages([400_000.0] * 40), LIMITS)
+    assert (finding.kind, finding.severity, finding.hosts) == ("imbalance", "info", ("b",))
+    assert "1.2 times as long" in finding.evidence
+
+
+def test_a_stage_that_begins_to_need_longer_is_a_slow_host() -> None:
+    (finding,) = find_imbalance(stages([500_000.0] * 20 + [350_000.0] * 20), LIMITS)
+    assert (finding.kind, finding.severity, finding.level, finding.hosts) == ("late-arrival", "P2", "host", ("b",))
+    assert finding.onset_us == 20_000_000
+    assert finding.effect.slowdown == 1.3
+
+
+def test_stages_that_work_alike_are_balanced() -> None:
+    assert find_imbalance(stages([495_000.0] * 40), LIMITS) == []
+
+
+def test_waiting_for_one_after_the_other_is_nobodys_fault() -> None:
+    comm = communicator(0, A1, A2, B1, B2)
+    arrivals = [Arrival(0, block, (A1, A2, B1, B2)[block % 4], 5, 200_000.0) for block in range(40)]
+    (finding,) = find_turns(observations([comm], arrivals=arrivals, blocks=40), LIMITS)
+    assert (finding.kind, finding.severity, finding.hosts) == ("imbalance", "info", ())
+    only_one = [Arrival(0, block, A1, 5, 200_000.0) for block in range(40)]
+    assert find_turns(observations([comm], arrivals=only_one, blocks=40), LIMITS) == []
