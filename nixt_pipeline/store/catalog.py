@@ -145,12 +145,24 @@ def _add_missing_kernel_times(con: duckdb.DuckDBPyConnection, generations: list[
 
 
 def publish_catalog(settings: Settings) -> None:
-    """Rebuild `catalog.duckdb` aside and rename it, so that whoever has the old one open keeps reading it."""
+    """Rebuild `catalog.duckdb` aside and rename it, so that whoever has the old one open keeps reading it.
+
+    Raises `OSError` when it cannot be written; the old one then stays.
+    """
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     with FileLock(settings.data_dir / ".catalog.lock"), replacing(settings.catalog_path) as temporary:
-        con = connect(settings, temporary)
-        create_views(con, settings, list_runs(settings))
-        con.close()
+        log = temporary.with_name(f"{temporary.name}.wal")
+        try:
+            with connect(settings, temporary) as con:
+                create_views(con, settings, list_runs(settings))
+                # Closing would do the same, but leave the rest in the log without a word when the disk is full.
+                con.execute("CHECKPOINT")
+        except duckdb.Error as error:
+            raise OSError(
+                f"cannot write {settings.catalog_path}: {error}; make room, then start again: the runs are stored"
+            ) from error
+        finally:
+            log.unlink(missing_ok=True)
 
 
 def _parquet(files: list[Path], columns: tuple[taxonomy.Column, ...]) -> str:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import duckdb
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +35,7 @@ from nixt_pipeline.store import duplicates, fan_out, layout, takeover
 from nixt_pipeline.store.accounts import FileAccount, IngestSummary
 from nixt_pipeline.store.catalog import publish_catalog
 from nixt_pipeline.store.dimensions import write_dimensions, write_membership
+from nixt_pipeline.store.dropped import dropped
 from nixt_pipeline.store.fan_out import DECODED, IngestError, Progress
 from nixt_pipeline.store.files import write_table, write_text
 from nixt_pipeline.store.manifest import Manifest, UnknownRunError, read_manifest, write_manifest
@@ -81,7 +83,7 @@ def take_inventory(directory: Path, run: str, settings: Settings) -> Inventory:
     except OSError as error:
         raise IngestError(f"cannot list {directory}: {error.strerror or error}") from error
     path = layout.store_dir(settings, run) / layout.INVENTORY
-    with _locked(settings, run):
+    with run_lock(settings, run):
         write_text(inventory.to_json(), path)
     return inventory
 
@@ -96,7 +98,7 @@ def validate_records(
     """
     inventory = _read_inventory(settings, run)
     generation = _generation(settings, inventory)
-    with _locked(settings, run):
+    with run_lock(settings, run):
         validated = _read_validated(generation)
         if validated is not None:
             shutil.rmtree(generation / DECODED, ignore_errors=True)
@@ -125,7 +127,7 @@ def type_events(run: str, settings: Settings) -> dict[str, int]:
     """Write the dimension tables of the validated generation. Returns the rows of each and the number of
     incarnations."""
     generation = _generation(settings, _read_inventory(settings, run))
-    with _locked(settings, run):
+    with run_lock(settings, run):
         validated = _require_validated(generation, run)
         rows = write_dimensions(generation, run, settings)
     return {**rows, "incarnations": validated.incarnations}
@@ -138,7 +140,7 @@ def publish_run(run: str, settings: Settings) -> Manifest:
     """
     inventory = _read_inventory(settings, run)
     generation = _generation(settings, inventory)
-    with _locked(settings, run):
+    with run_lock(settings, run):
         validated = _require_validated(generation, run)
         unbalanced = [account.path for account in validated.accounts if not account.balanced]
         if unbalanced:
@@ -225,7 +227,8 @@ def _validate(
 def _plan(inventory: Inventory, settings: Settings) -> tuple[takeover.Plan, Path | None, _Validated | None]:
     """What to read and what to take over; from which published generation, and what that came to."""
     old = _published_generation(settings, inventory.run)
-    before = _read_validated(old) if old else None
+    # Rows that were dropped to save space cannot be taken over.
+    before = _read_validated(old) if old and not dropped(old) else None
     return takeover.plan(inventory, before.accounts if before else []), old, before
 
 
@@ -331,7 +334,7 @@ def _remove_generations(settings: Settings, run: str, keep: set[str]) -> None:
 
 
 @contextmanager
-def _locked(settings: Settings, run: str) -> Iterator[None]:
+def run_lock(settings: Settings, run: str) -> Iterator[None]:
     """One ingest of a run at a time; a second one waits, then stops with a message.
 
     A store that cannot be written to (full, read-only) ends the work with `IngestError`; readers keep what they had.
@@ -339,8 +342,8 @@ def _locked(settings: Settings, run: str) -> Iterator[None]:
     try:
         with _lock(settings, run):
             yield
-    except OSError as error:
-        reason = error.strerror or str(error)
+    except (OSError, duckdb.IOException) as error:
+        reason = getattr(error, "strerror", None) or str(error)
         raise IngestError(
             f"run {run}: cannot write to {settings.data_dir.resolve()}: {reason};"
             " make room or set NIXT_DATA_DIR, then start again: nothing that was published is lost"

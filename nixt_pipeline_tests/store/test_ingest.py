@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given
@@ -542,6 +543,24 @@ def test_a_store_that_cannot_be_written_to_says_so_and_keeps_what_it_had(
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert take_in(tmp_path / "in", settings).records["stored"] == 4
+
+
+def test_a_catalog_that_cannot_be_written_says_so_and_leaves_nothing(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", *records(2))
+    take_in(tmp_path / "in", settings)
+    before = settings.catalog_path.read_bytes()
+
+    def full(con: duckdb.DuckDBPyConnection, *_: object) -> None:
+        con.execute("CREATE TABLE half_done AS SELECT 1")
+        raise duckdb.IOException("Could not write file: No space left on device")
+
+    monkeypatch.setattr("nixt_pipeline.store.catalog.create_views", full)
+    with pytest.raises(OSError, match=r"cannot write .*catalog\.duckdb: .*No space left on device; make room"):
+        catalog.publish_catalog(settings)
+    assert settings.catalog_path.read_bytes() == before
+    assert [path.name for path in settings.data_dir.iterdir() if path.name.startswith(".tmp")] == []
 
 
 def test_a_second_ingest_of_a_run_stops_with_a_message_when_the_first_does_not_end(
