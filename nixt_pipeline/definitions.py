@@ -24,6 +24,7 @@ from nixt_pipeline.defs.host_health import host_health, host_health_checks
 from nixt_pipeline.defs.jobs import analyse_run, ingest_run
 from nixt_pipeline.defs.raw_log_inventory import raw_log_inventory, raw_log_inventory_checks
 from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.defs.retention import retention, retention_checks, retention_job, retention_schedule
 from nixt_pipeline.defs.run_report import run_report, run_report_checks
 from nixt_pipeline.defs.sensors import finished_runs_sensor
 from nixt_pipeline.defs.typed_events import typed_events, typed_events_checks
@@ -49,6 +50,7 @@ def build_definitions(nixt: NixtSettings | None = None) -> dg.Definitions:
             run_comparison,
             host_health,
             fleet_report,
+            retention,
         ],
         asset_checks=[
             raw_log_inventory_checks,
@@ -65,8 +67,10 @@ def build_definitions(nixt: NixtSettings | None = None) -> dg.Definitions:
             run_comparison_checks,
             host_health_checks,
             fleet_report_checks,
+            retention_checks,
         ],
-        jobs=[ingest_run, analyse_run],
+        jobs=[ingest_run, analyse_run, retention_job],
+        schedules=[retention_schedule],
         sensors=[finished_runs_sensor(ingest_run.name, nixt.load().sensor_interval_s), fleet_automation],
         resources={"nixt": nixt},
         # Also for what is materialised by hand in the UI, see `defs.jobs`.

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from nixt_pipeline.comparison.baselines import update_baselines
 from nixt_pipeline.comparison.decisions import Decision, decide
 from nixt_pipeline.comparison.host_health import update_host_health
 from nixt_pipeline.comparison.results import FAIL_ON
+from nixt_pipeline.comparison.retention import Policy, apply_retention, plan_retention
 from nixt_pipeline.comparison.selection import timestamp_us
 from nixt_pipeline.comparison.statistics import Change
 from nixt_pipeline.comparison.text import as_markdown, as_text
@@ -173,3 +175,29 @@ def hosts(settings: Settings, everyone: bool, form: str) -> None:
     names = [*_HOST_COLUMNS] if form == "table" else table.column_names
     rounded = [{name: float(f"{v:.3g}") if isinstance(v, float) else v for name, v in row.items()} for row in rows]
     print_rows(names, [tuple(row[name] for name in names) for row in rounded], form)
+
+
+@click.command()
+@click.option("--apply/--dry-run", "really", default=False, show_default=True, help="Drop events, or only say which.")
+@click.option("--days", type=click.FloatRange(0), help="Instead of NIXT_RETENTION_DAYS.")
+@click.option("--bytes", "size", type=click.IntRange(0), help="Instead of NIXT_RETENTION_BYTES.")
+@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@click.pass_obj
+def retention(settings: Settings, really: bool, days: float | None, size: int | None, form: str) -> None:
+    """Drop the raw events of old runs; say which with --dry-run, which is the default.
+
+    Results, reports and the logs themselves are never removed: such runs stay in `nixt runs` and can be compared. Runs
+    that are baselines or have urgent findings keep their events (NIXT_RETENTION_KEEP).
+    """
+    policy = Policy(
+        settings.retention_days if days is None else days,
+        settings.retention_bytes if size is None else size,
+        settings.retention_keep,
+    )
+    now = datetime.now(UTC)
+    with input_errors():
+        steps = plan_retention(settings, policy, now)
+        steps = apply_retention(settings, steps, now) if really else steps
+    print_rows(
+        ["run", "action", "event_bytes", "reason"], [(s.run, s.action, s.event_bytes, s.reason) for s in steps], form
+    )

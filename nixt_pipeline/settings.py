@@ -6,6 +6,7 @@ Values come from, in order: arguments, environment variables (`NIXT_LANDING_DIR`
 
 import os
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
@@ -158,6 +159,14 @@ class Settings(BaseSettings):
     )
     sensor_budget_s: float = Field(20.0, gt=0, description="How long one sensor tick may look at the landing directory")
     sensor_max_runs_per_tick: int = Field(20, ge=1, description="How many runs one sensor tick may request")
+    # Nothing is dropped unless somebody asks for it: disks are cheaper than an answer that is gone.
+    retention_days: float = Field(0, ge=0, description="Raw events of older runs are dropped; 0 keeps them for ever")
+    retention_bytes: int = Field(
+        0, ge=0, description="The oldest runs' raw events are dropped while all take more than this; 0 is without limit"
+    )
+    retention_keep: tuple[Literal["baselines", "findings"], ...] = Field(
+        ("baselines", "findings"), description="Runs that keep their raw events whatever the limits"
+    )
     report_url: str | None = Field(
         None, description="Base URL under which reports_dir is served; without it the UI shows the path of the report"
     )

@@ -14,6 +14,7 @@ from nixt_pipeline.comparison.decisions import DecisionsError
 from nixt_pipeline.comparison.selection import SelectionError
 from nixt_pipeline.inspector.runs import LandingError
 from nixt_pipeline.settings import SettingsError
+from nixt_pipeline.store.dropped import EventsDroppedError
 from nixt_pipeline.store.fan_out import IngestError
 from nixt_pipeline.store.manifest import StoreVersionError, UnknownRunError
 
@@ -26,6 +27,7 @@ _INPUT_ERRORS = (
     SelectionError,
     ComparisonError,
     DecisionsError,
+    EventsDroppedError,
     OSError,
 )
 

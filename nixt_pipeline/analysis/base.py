@@ -21,6 +21,7 @@ from nixt_pipeline.inspector.operations import BANDWIDTH_FLAGS
 from nixt_pipeline.inspector.taxonomy import Column, schema
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
+from nixt_pipeline.store.dropped import require_events
 from nixt_pipeline.store.files import write_table
 
 # Records that one pass over a run may hold in memory at once: what eight million need fits DuckDB's default limit with
@@ -172,7 +173,9 @@ def query(
 
 
 def materialise(analysis: Analysis, run: str, settings: Settings) -> pa.Table:
-    """Compute `analysis` for a stored run and replace its result file. Raises `UnknownRunError`."""
+    """Compute `analysis` for a stored run and replace its result file. Raises `UnknownRunError`, and
+    `EventsDroppedError` for a run that has only its results left."""
+    require_events(run, settings)
     con = catalog.open_run(settings, run)
     try:
         table = compute(analysis, con, settings)

@@ -18,6 +18,7 @@ from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES, RecordFlag
 from nixt_pipeline.inspector.taxonomy import CELL_COLUMNS, schema
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog
+from nixt_pipeline.store.dropped import require_events
 from nixt_pipeline.store.files import ROW_GROUP_ROWS, write_batches
 from nixt_pipeline.store.kernel_times import build_kernel_times
 from nixt_pipeline.store.manifest import read_manifest
@@ -274,8 +275,9 @@ def build_cells(run: str, settings: Settings) -> int:
     """Write the cells of a stored run, and the rollup `kernel_times`, beside its events, atomically. Returns the number
     of cells.
 
-    Raises `UnknownRunError`.
+    Raises `UnknownRunError`, and `EventsDroppedError` for a run that has only its results left.
     """
+    require_events(run, settings)
     generation = read_manifest(settings, run).directory(settings)
     with catalog.open_run(settings, run) as con:
         build_kernel_times(con, generation)

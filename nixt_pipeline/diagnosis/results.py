@@ -12,6 +12,7 @@ from nixt_pipeline.diagnosis.findings import Diagnosis
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I64, RUN, STRING, Column, Role, schema
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
+from nixt_pipeline.store.dropped import require_events
 from nixt_pipeline.store.files import write_table, write_text
 
 NAME = "findings"
@@ -58,7 +59,8 @@ def materialise_findings(
     run: str, settings: Settings, also: Callable[[Diagnosis, Settings], Diagnosis] | None = None
 ) -> Diagnosis:
     """Diagnose a stored run whose cells have been built, and write both files. `also` adds what the run alone does not
-    show. Raises `UnknownRunError`."""
+    show. Raises `UnknownRunError`, and `EventsDroppedError` for a run that has only its results left."""
+    require_events(run, settings)
     diagnosis = diagnose(run, settings)
     if also:
         diagnosis = also(diagnosis, settings)

@@ -48,6 +48,12 @@ NO_SUSPECTS = Rule(
 )
 HOST_RULES = (NO_SUSPECTS,)
 
+NOTHING_STUCK = Rule(
+    "no_run_is_kept_by_an_unfinished_ingest",
+    "A run whose directory changed and that was not ingested again keeps its events beyond the limits. Ingest it.",
+)
+RETENTION_RULES = (NOTHING_STUCK,)
+
 _SHOWN = 12
 
 
@@ -127,4 +133,16 @@ def judge_host_health(table: pa.Table) -> Iterator[Verdict]:
         f"{len(suspects)} of {table.num_rows} hosts are named more often than chance explains",
         {"hosts": table.num_rows, "suspects": len(suspects)},
         tuple({name: row[name] for name in shown} for row in suspects[:_SHOWN]),
+    )
+
+
+def judge_retention(table: pa.Table) -> Iterator[Verdict]:
+    """Apply `RETENTION_RULES` to the table of what became of each run's events."""
+    failed = [row for row in table.to_pylist() if row["action"] == "failed"]
+    yield Verdict(
+        NOTHING_STUCK.name,
+        not failed,
+        f"{len(failed)} of {table.num_rows} runs with events could not be handled",
+        {"failed": len(failed)},
+        tuple({"run": row["run"], "reason": row["reason"]} for row in failed[:_SHOWN]),
     )

@@ -13,6 +13,7 @@ from nixt_pipeline.definitions import defs
 STAGES = ["raw_log_inventory", "validated_records", "typed_events", "event_store", "collective_cells"]
 PER_RUN = [*STAGES, *(analysis.name for analysis in ANALYSES), "run_kernels", "findings", "run_report"]
 FLEET = ["run_catalog", "baselines", "run_comparison", "host_health", "fleet_report"]
+BY_NIGHT = ["retention"]
 SPECS = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
 CHECKS = [spec for checks in defs.asset_checks or [] for spec in checks.check_specs]
 
@@ -22,10 +23,10 @@ def test_the_code_location_loads() -> None:
 
 
 def test_the_assets_are_those_of_the_design() -> None:
-    assert sorted(SPECS) == sorted([*PER_RUN, *FLEET])
+    assert sorted(SPECS) == sorted([*PER_RUN, *FLEET, *BY_NIGHT])
 
 
-@pytest.mark.parametrize("name", [*PER_RUN, *FLEET])
+@pytest.mark.parametrize("name", [*PER_RUN, *FLEET, *BY_NIGHT])
 def test_every_asset_says_what_it_is(name: str) -> None:
     spec = SPECS[name]
     assert len(spec.description or "") > 80
@@ -52,7 +53,7 @@ def test_the_graph_runs_from_left_to_right() -> None:
 
 def test_assets_of_a_run_have_a_partition_per_run_and_those_across_runs_have_none() -> None:
     assert all(isinstance(SPECS[name].partitions_def, dg.DynamicPartitionsDefinition) for name in PER_RUN)
-    assert all(SPECS[name].partitions_def is None for name in FLEET)
+    assert all(SPECS[name].partitions_def is None for name in (*FLEET, *BY_NIGHT))
 
 
 def test_an_analysis_takes_its_code_version_from_its_definition() -> None:

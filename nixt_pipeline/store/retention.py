@@ -1,0 +1,53 @@
+"""Drop the raw events of a run: the only thing that this project deletes by policy.
+
+Manifest, dimension tables, results and reports stay. The landing directory is never touched.
+"""
+
+import shutil
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import layout
+from nixt_pipeline.store.dropped import LARGE_TABLES, Dropped, dropped, mark_dropped
+from nixt_pipeline.store.ingest import read_inventory, run_lock
+from nixt_pipeline.store.manifest import read_manifest
+
+
+class IngestPendingError(RuntimeError):
+    """The run is being ingested again; its events are dropped another time."""
+
+
+def event_bytes(run: str, settings: Settings) -> int:
+    """Size of what `drop_events` would remove, in all generations of the run. Raises `UnknownRunError`."""
+    return sum(path.stat().st_size for path in set(_large_files(run, settings)))
+
+
+def drop_events(run: str, settings: Settings, reason: str, at: datetime) -> int:
+    """Remove events, channels and cells of a run; returns the bytes that were freed.
+
+    Can be killed and repeated. Raises `IngestPendingError` when a newer state of the run is being ingested, and
+    `IngestError` when the store cannot be written to.
+    """
+    with run_lock(settings, run):
+        manifest = read_manifest(settings, run)
+        published = manifest.directory(settings)
+        if read_inventory(run, settings).fingerprint != manifest.fingerprint:
+            raise IngestPendingError(f"run {run} is being ingested again; its events are kept for now")
+        freed = event_bytes(run, settings)
+        earlier = dropped(published)
+        mark_dropped(published, earlier or Dropped(at.isoformat(timespec="seconds"), reason, freed))
+        for path in _large_files(run, settings):
+            path.unlink(missing_ok=True)
+        for generation in layout.store_dir(settings, run).glob("gen-*"):
+            if generation != published:
+                shutil.rmtree(generation, ignore_errors=True)
+    return freed
+
+
+def _large_files(run: str, settings: Settings) -> Iterator[Path]:
+    read_manifest(settings, run)
+    for generation in layout.store_dir(settings, run).glob("gen-*"):
+        for table in LARGE_TABLES:
+            yield from layout.table_files(generation, table)
