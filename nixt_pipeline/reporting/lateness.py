@@ -73,7 +73,8 @@ def lateness_section(content: RunContent, table: pa.Table) -> SectionView:
         drawn.append(
             FigureView(
                 draw_lateness(data, f"lateness-{position}", onsets),
-                f"{which}from {utc(data.start_us)}. Colour: rank-time that others waited for the host, as a share of "
+                sentence(f"{which}from {utc(data.start_us)}.")
+                + " Colour: rank-time that others waited for the host, as a share of "
                 f"all rank-time in large collectives across hosts.{cut}",
                 anchor=f"figure-lateness-{position}",
                 title=sentence(f"{which}whom the others waited for"),

@@ -114,7 +114,8 @@ def waiting_section(content: RunContent, table: pa.Table) -> SectionView:
         drawn.append(
             FigureView(
                 draw_waiting(launch, f"waiting-{position}", onsets),
-                f"{which}from {utc(launch.start_us)}. First all collectives that every rank recorded, then each hot "
+                sentence(f"{which}from {utc(launch.start_us)}.")
+                + " First all collectives that every rank recorded, then each hot "
                 "kernel: lines are medians, bands p25 to p75, on a logarithmic axis.",
                 anchor=f"figure-waiting-{position}",
                 title=sentence(f"{which}waiting and transfer over time"),
