@@ -74,12 +74,14 @@ def _steps(shape: Shape, workload: Workload, random: np.random.Generator) -> int
 
 def _possible(shape: Shape, recording: Recording, plants: tuple[type[Plant], ...]) -> list[type[Plant]]:
     """The faults that such a job can have and such a recording can show at all."""
-    possible = [
-        plant for plant in plants if shape.tensor_size > 1 or plant not in (faults.SlowNvlinkHost, faults.HangTensor)
-    ]
+    impossible: set[type[Plant]] = set()
+    if shape.tensor_size == 1:
+        impossible |= {faults.SlowNvlinkHost, faults.HangTensor}
     if shape.stages == 1 or not recording.p2p:
-        possible = [plant for plant in possible if plant is not faults.HangPipeline]
-    return possible
+        impossible.add(faults.HangPipeline)
+    if shape.data_size == shape.gpus:  # with one communicator, a hang looks like the end of the job
+        impossible |= {faults.HangData, faults.HangPipeline}
+    return [plant for plant in plants if plant not in impossible]
 
 
 def _job(name: str, random: np.random.Generator, plants: tuple[type[Plant], ...], number: int, lossy: bool) -> Scenario:

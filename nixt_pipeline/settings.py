@@ -86,6 +86,8 @@ class Thresholds(BaseModel):
     min_assessable_share: float = 0.1
     # A record that lacks at the end of one process only: more than this many operations in a row are no lost buffer.
     silent_after_operations: int = 10
+    # One or two Sends may be under way when a job ends; five without a Recv are not (rules' table of stalls).
+    unmatched_p2p: int = 5
     # Comparison. A shift within 5 % is no change (rule B13; SuperBench calls repeated runs alike within the same 5 %).
     comparison_margin: float = 0.05
     # Probability of calling a change what is none, over all kernels of a comparison together (rule B13: q < 0.05).

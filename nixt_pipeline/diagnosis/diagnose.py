@@ -4,6 +4,7 @@ from contextlib import closing
 
 import duckdb
 
+from nixt_pipeline.diagnosis.causes import with_causes
 from nixt_pipeline.diagnosis.clocks import find_clock_skew
 from nixt_pipeline.diagnosis.coverage import capped, capture_findings, measure, not_assessable
 from nixt_pipeline.diagnosis.findings import Diagnosis, Finding, Verdict, ranked
@@ -52,7 +53,7 @@ def _from_times(con: duckdb.DuckDBPyConnection, seen: Observations, limits: Thre
     late = [entity for entity in find_late(seen, limits) if not _explained(entity, slow, seen)]
     return [
         *transfer_findings(seen, slow, limits),
-        *late_findings(seen, late, limits),
+        *late_findings(seen, with_causes(con, late, limits), limits),
         *(find_imbalance(seen, limits) if not late else []),
         *(find_turns(seen, limits) if not late else []),
         *find_clock_skew(con, seen, limits),

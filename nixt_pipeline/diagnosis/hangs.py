@@ -48,7 +48,8 @@ ORDER BY ALL
 # Records lost at random leave few processes without their last operation; a log that lost its tail leaves many so.
 # How unlikely their number must be by chance, and how unlikely the lead of the others over those that stopped.
 _TAIL_CHANCE = 0.01
-_LEAD_CHANCE = 0.001
+_LEAD_CHANCE = 0.003
+_HARDLY_ANY = 0.01
 # More silent processes than this are a job that was cut off, not processes that died.
 _FEW = 0.25
 
@@ -74,6 +75,12 @@ class Series:
         return self.comm.n_ranks - sum(last == self.furthest for last in self.last.values())
 
     @property
+    def sampled(self) -> bool:
+        """Whether a plugin with a single slot (of 2.28 and 2.29, which write no names) recorded some of it only: all
+        ranks lose the same collectives then, and perhaps the last one."""
+        return self.comm.name is None and self.lost > _HARDLY_ANY
+
+    @property
     def family(self) -> tuple[object, ...]:
         """What it may be compared with."""
         return (self.coll, self.comm.n_ranks, self.comm.nnodes, self.comm.role)
@@ -88,6 +95,11 @@ def find_hangs(con: duckdb.DuckDBPyConnection, seen: Observations, limits: Thres
     findings += _mismatches(con.sql(_MISMATCHES, params=parameters).fetchall(), seen)
     if silent:
         return findings
+    findings += [
+        _without_counterpart(seen, edge)
+        for edge in seen.edges
+        if edge.lossless and abs(edge.sent - edge.received) >= limits.unmatched_p2p
+    ]
     groups = joined_by_edges(stopped_first(series), seen.edges)
     odd = odd_edges(seen.edges) if groups else []
     return findings + ([_edge_hang(seen, odd, groups)] if odd else [_hang(seen, stopped, series) for stopped in groups])
@@ -154,6 +166,7 @@ def ended_together(series: list[Series]) -> bool:
 
 def stopped_first(series: list[Series]) -> list[list[Series]]:
     """Groups of series that stopped before their alike, one group for each hang; empty after a normal end."""
+    series = [item for item in series if not item.sampled]
     if not series or not ended_together(series):
         return []
     families: dict[tuple[object, ...], list[Series]] = defaultdict(list)
@@ -172,7 +185,8 @@ def stopped_first(series: list[Series]) -> list[list[Series]]:
     for item in behind:
         furthest = max(other.furthest for other in families[item.family])
         lead[item.comm.number] *= item.lost ** (item.comm.n_ranks * (furthest - item.furthest))
-    behind = [item for item in behind if lead[item.comm.number] * len(series) <= _LEAD_CHANCE]
+    comms = len({item.comm.number for item in series})
+    behind = [item for item in behind if lead[item.comm.number] * comms <= _LEAD_CHANCE]
     groups: list[list[Series]] = []
     for item in behind:
         touching = [group for group in groups if any(_touch(item, other) for other in group)]
@@ -259,6 +273,25 @@ def _edge_hang(seen: Observations, odd: list[Edge], groups: list[list[Series]]) 
         ),
         next_step=f"Get stacks (py-spy, gdb) of {', '.join(f'{host}-pid{pid}' for host, pid in ends[:4])}, and the"
         " kernel log and GPU errors (Xid) of their hosts.",
+    )
+
+
+def _without_counterpart(seen: Observations, edge: Edge) -> Finding:
+    (source_host, source_pid), (host, pid) = edge.source, edge.target
+    return Finding(
+        kind="mismatch",
+        severity="P1",
+        level="link",
+        hosts=tuple(sorted({source_host, host})),
+        processes=tuple(sorted((f"{source_host}-pid{source_pid}", f"{host}-pid{pid}"))),
+        communicators=(seen.communicators[edge.comm].id,),
+        ambiguous=True,
+        evidence=(
+            f"{source_host}-pid{source_pid} completed {edge.sent:,} Sends to {host}-pid{pid}, which completed"
+            f" {edge.received:,} Recvs from it; neither lost a record."
+        ),
+        counter_evidence="A Recv whose record has another peer (a plugin's numbering) would look the same.",
+        next_step="Compare what both processes do on this communicator: microbatches, schedule, early exit.",
     )
 
 

@@ -91,7 +91,7 @@ def _finding(seen: Observations, first: Late, group: list[Late], severity: Sever
             f"{everybody} stand still {share:.1%} of the time for {name}: {names[0]} spends"
             f" {first.late_us / 1e3:.3g} ms less in communication than its peers in each of {first.window.length}"
             f" stretches of the job ({first.window.marked} clearly; by chance p < {max(first.probability, 1e-12):.1g})."
-            f"{confirmation}"
+            f"{confirmation}{first.cause}"
         ),
         counter_evidence=f"{doubt} Waiting for others and slow transfers are already taken out.{_unseen(seen, group)}",
         next_step=(

@@ -88,12 +88,14 @@ class Noise:
     correlation: float
 
     def chance(self, values: Floats, window: Window, tested: int) -> float:
-        """How likely the mean of `values`, those of a window chosen by looking, is above zero by chance, for one of
-        `tested` entities (an upper bound, at most 1). Blocks that resemble their neighbours count for less."""
+        """How likely the middle of `values`, those of a window chosen by looking, is above zero by chance, for one of
+        `tested` entities (an upper bound, at most 1). Blocks that resemble their neighbours count for less, and one
+        that is far above the others (a checkpoint) makes no condition of them."""
         effective = max(1.0, len(values) * (1 - self.correlation) / (1 + self.correlation))
         deviation = max(self.deviation, 1e-12) / sqrt(effective)
         windows = window.blocks * (window.blocks + 1) / 2
-        return min(1.0, float(stats.norm.sf(float(values.mean()) / deviation)) * tested * windows)
+        middle = min(float(values.mean()), float(np.median(values)))
+        return min(1.0, float(stats.norm.sf(middle / deviation)) * tested * windows)
 
 
 def noise_of(entities: Sequence[tuple[Floats, Window | None]]) -> Noise:

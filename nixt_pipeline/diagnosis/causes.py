@@ -1,0 +1,69 @@
+"""Whether a late rank's CPU or its GPU was late, from verbose records.
+
+Both stamps of a record are taken on one host: when NCCL prepared the launch, and when the kernel was seen to start. No
+clock of another host is needed. A kernel that starts as soon after its launch as everywhere else was launched late; one
+that starts as much later as the rank is late waited for the GPU.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import duckdb
+
+from nixt_pipeline.diagnosis.lateness import Late
+from nixt_pipeline.settings import Thresholds
+
+# Of the lateness, how much must be between launch and start to be the GPU's, and how little to be the CPU's.
+_GPU_SHARE, _CPU_SHARE = 0.8, 0.2
+# Fewer collectives have no typical launch.
+_LEAST_LAUNCHES = 20
+
+_LAUNCHES = """
+SELECT
+    (l.hostname || '-pid' || l.pid) IN (SELECT unnest($late)) AS late,
+    median(list_min(l.kernel_start_ts) - l.start_ts) AS lag_us, count(*) AS launches
+FROM channels AS l
+JOIN diagnosed_communicators AS k
+    ON k.id IS NOT DISTINCT FROM l.id AND k.comm_name IS NOT DISTINCT FROM l.comm_name
+    AND k.n_ranks = l.n_ranks AND k.nnodes IS NOT DISTINCT FROM l.nnodes
+JOIN blocked_cells AS b ON b.comm = k.comm AND b.coll = l.coll AND b.coll_sn = l.coll_sn
+WHERE l.kind = 'collective' AND l.start_ts > 0 AND list_min(l.kernel_start_ts) >= l.start_ts
+    AND b.block BETWEEN $first AND $last
+    -- Collectives that waited for the late one are those in which the question arises.
+    AND (b.min_hostname || '-pid' || b.min_pid) IN (SELECT unnest($late))
+    AND b.max_exec_time_us - b.min_exec_time_us > $floor_us
+GROUP BY ALL
+"""
+
+_WAITED = """
+SELECT median(max_exec_time_us - min_exec_time_us)
+FROM blocked_cells
+WHERE block BETWEEN $first AND $last AND (min_hostname || '-pid' || min_pid) IN (SELECT unnest($late))
+    AND max_exec_time_us - min_exec_time_us > $floor_us
+"""
+
+
+def with_causes(con: duckdb.DuckDBPyConnection, late: list[Late], limits: Thresholds) -> list[Late]:
+    """The same entities with what their launches tell; unchanged without verbose records. Call it after `observe`."""
+    [(verbose,)] = con.sql("SELECT EXISTS (FROM channels WHERE kind = 'collective')").fetchall()
+    return [replace(entity, cause=_cause(con, entity, limits)) for entity in late] if verbose else late
+
+
+def _cause(con: duckdb.DuckDBPyConnection, late: Late, limits: Thresholds) -> str:
+    parameters: dict[str, Any] = {
+        "late": [f"{host}-pid{pid}" for host, pid in late.processes],
+        "first": late.window.first,
+        "last": late.window.last,
+        "floor_us": limits.late_floor_us,
+    }
+    lags = {is_late: (lag, count) for is_late, lag, count in con.sql(_LAUNCHES, params=parameters).fetchall()}
+    [(waited,)] = con.sql(_WAITED, params=parameters).fetchall()
+    if waited is None or any(lags.get(is_late, (0, 0))[1] < _LEAST_LAUNCHES for is_late in (True, False)):
+        return ""
+    own, others = lags[True][0], lags[False][0]
+    seen = f"Its kernels start {own:,.0f} us after their launch, those of the ranks that wait {others:,.0f} us"
+    if own - others >= _GPU_SHARE * waited:
+        return f" {seen}: its GPU is late, still busy when the collective is launched."
+    if own - others <= _CPU_SHARE * waited:
+        return f" {seen}: its CPU is late, and launches the collective late."
+    return f" {seen}: its CPU and its GPU both have a part in it."
