@@ -2,7 +2,8 @@
 
     raw_log_inventory -> validated_records -> typed_events -> event_store -> collective_cells -> analyses, findings
     -> run_report
-    and across runs:  run_catalog -> baselines -> run_comparison, host_health -> fleet_report
+    and across runs:  run_catalog -> baselines -> run_comparison; host_health; scaling; benchmark_variation
+    -> fleet_report
 
 Each asset of the upper line has one partition per run (a training job's dump directory). The sensor `finished_runs`
 looks for new ones and starts the job `ingest_run`; `fleet_automation` then brings the cross-run assets up to date.
@@ -26,6 +27,7 @@ from nixt_pipeline.defs.raw_log_inventory import raw_log_inventory, raw_log_inve
 from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.defs.retention import retention, retention_checks, retention_job, retention_schedule
 from nixt_pipeline.defs.run_report import run_report, run_report_checks
+from nixt_pipeline.defs.scaling import benchmark_variation, benchmark_variation_checks, scaling, scaling_checks
 from nixt_pipeline.defs.sensors import finished_runs_sensor
 from nixt_pipeline.defs.typed_events import typed_events, typed_events_checks
 from nixt_pipeline.defs.validated_records import validated_records, validated_records_checks
@@ -49,6 +51,8 @@ def build_definitions(nixt: NixtSettings | None = None) -> dg.Definitions:
             baselines,
             run_comparison,
             host_health,
+            scaling,
+            benchmark_variation,
             fleet_report,
             retention,
         ],
@@ -66,6 +70,8 @@ def build_definitions(nixt: NixtSettings | None = None) -> dg.Definitions:
             baselines_checks,
             run_comparison_checks,
             host_health_checks,
+            scaling_checks,
+            benchmark_variation_checks,
             fleet_report_checks,
             retention_checks,
         ],

@@ -123,6 +123,9 @@ class Settings(BaseSettings):
     )
     data_dir: Path = Field(Path("data"), description="The store, the results and the catalog")
     reports_dir: Path = Field(Path("reports"), description="HTML reports, one folder per run, and the index")
+    nccl_tests_dir: Path = Field(
+        Path("data/nccl-tests"), description="Output of nccl-tests (text or -J), against which variation is compared"
+    )
     finished_markers: tuple[str, ...] = Field(
         ("_SUCCESS",), description="Names of files that declare a directory finished"
     )

@@ -1,6 +1,6 @@
 """Rules across runs: everything in the store is analysed, and listed in the overview."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 import pyarrow as pa
@@ -47,6 +47,18 @@ NO_SUSPECTS = Rule(
     "A host is named by findings in more runs than chance explains, and in one of its latest. Drain and test it.",
 )
 HOST_RULES = (NO_SUSPECTS,)
+
+CAPTURED_TO_SCALE = Rule(
+    "volumes_may_be_compared_across_sizes",
+    "Where a part of the records is missing, the bytes of a size are those of the sample; let the plugin record more.",
+)
+SCALING_RULES = (CAPTURED_TO_SCALE,)
+
+BENCHMARKS_READABLE = Rule(
+    "every_benchmark_file_is_readable",
+    "A file in the directory of nccl-tests' output that cannot be read is no benchmark. Correct or remove it.",
+)
+BENCHMARK_RULES = (BENCHMARKS_READABLE,)
 
 NOTHING_STUCK = Rule(
     "no_run_is_kept_by_an_unfinished_ingest",
@@ -145,4 +157,28 @@ def judge_retention(table: pa.Table) -> Iterator[Verdict]:
         f"{len(failed)} of {table.num_rows} runs with events could not be handled",
         {"failed": len(failed)},
         tuple({"run": row["run"], "reason": row["reason"]} for row in failed[:_SHOWN]),
+    )
+
+
+def judge_scaling(totals: pa.Table) -> Iterator[Verdict]:
+    """Apply `SCALING_RULES` to the totals of scaling."""
+    withheld = {row["model"]: row["volume_note"] for row in totals.to_pylist() if row["volume_note"]}
+    models = set(totals["model"].to_pylist())
+    yield Verdict(
+        CAPTURED_TO_SCALE.name,
+        not withheld,
+        f"volumes of {len(withheld)} of {len(models)} models are withheld",
+        {"models": len(models), "withheld": len(withheld)},
+        tuple({"model": model, "note": note} for model, note in list(withheld.items())[:_SHOWN]),
+    )
+
+
+def judge_benchmarks(problems: Sequence[str]) -> Iterator[Verdict]:
+    """Apply `BENCHMARK_RULES`, given what was wrong with files."""
+    yield Verdict(
+        BENCHMARKS_READABLE.name,
+        not problems,
+        f"{len(problems)} files could not be read",
+        {"files": len(problems)},
+        tuple({"problem": problem} for problem in problems[:_SHOWN]),
     )

@@ -12,7 +12,8 @@ from nixt_pipeline_tests.defs.conftest import RUN, drop_job
 
 CATALOG, REPORT = dg.AssetKey("run_catalog"), dg.AssetKey("fleet_report")
 # In the order in which they depend on one another.
-FLEET = (CATALOG, dg.AssetKey("baselines"), dg.AssetKey("run_comparison"), dg.AssetKey("host_health"), REPORT)
+BETWEEN = ("baselines", "run_comparison", "host_health", "scaling", "benchmark_variation")
+FLEET = (CATALOG, *map(dg.AssetKey, BETWEEN), REPORT)
 
 
 def materialised(instance: dg.DagsterInstance, run: str) -> None:

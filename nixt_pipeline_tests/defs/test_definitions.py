@@ -12,7 +12,9 @@ from nixt_pipeline.definitions import defs
 
 STAGES = ["raw_log_inventory", "validated_records", "typed_events", "event_store", "collective_cells"]
 PER_RUN = [*STAGES, *(analysis.name for analysis in ANALYSES), "run_kernels", "findings", "run_report"]
-FLEET = ["run_catalog", "baselines", "run_comparison", "host_health", "fleet_report"]
+FLEET = [
+    "run_catalog", "baselines", "run_comparison", "host_health", "scaling", "benchmark_variation", "fleet_report",
+]  # fmt: skip
 BY_NIGHT = ["retention"]
 SPECS = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
 CHECKS = [spec for checks in defs.asset_checks or [] for spec in checks.check_specs]

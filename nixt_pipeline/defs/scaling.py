@@ -1,0 +1,102 @@
+"""Kernels against the size of the job, and against nccl-tests."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+import pyarrow.parquet as pq
+
+from nixt_pipeline.comparison import scaling as sizes
+from nixt_pipeline.comparison import variation
+from nixt_pipeline.comparison.scaling import SCALING_COLUMNS, scaling_path, scaling_totals_path, update_scaling
+from nixt_pipeline.comparison.variation import (
+    BENCHMARK_VARIATION_COLUMNS,
+    benchmark_files,
+    benchmark_variation_path,
+    update_benchmark_variation,
+)
+from nixt_pipeline.defs.checks import fleet_checks
+from nixt_pipeline.defs.common import Result
+from nixt_pipeline.defs.fleet import all_runs, fleet_asset
+from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
+from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.quality.fleet import BENCHMARK_RULES, SCALING_RULES, judge_benchmarks, judge_scaling
+from nixt_pipeline.quality.verdicts import Verdict
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store.run_catalog import current_run_catalog
+
+_KERNELS = ("model", "series", "same_kernel", "gpus", "runs", "busbw_gbs", "busbw_cv", "capture_rate", "busbw_trend")
+_VARIATION = (
+    "run",
+    "coll",
+    "n_ranks",
+    "nnodes",
+    "coll_msg_size_bytes",
+    "exec_time_cv",
+    "benchmark",
+    "cv_ratio",
+    "note",
+)
+
+
+@fleet_asset(
+    kinds={"parquet"},
+    code_version=sizes.VERSION,
+    columns=SCALING_COLUMNS,
+    deps=[dg.AssetDep("run_catalog"), all_runs("run_kernels")],
+)
+def scaling(nixt: NixtSettings) -> Result:
+    """**Bandwidth and its variation against the number of GPUs**, for each model.
+
+    A kernel that is the same at several sizes has a trend. Kernels whose ranks grow with the job are put side by side
+    by role and have none. The change of the mean is split into other shares of the bytes and other bandwidths; volumes
+    are withheld where records are missing.
+    """
+    settings = nixt.load()
+    found = update_scaling(settings, current_run_catalog(settings).table.to_pylist())
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": found.kernels.num_rows,
+            "dagster/uri": scaling_path(settings).resolve().as_uri(),
+            "kernels": arrow_preview(found.kernels, _KERNELS),
+            "totals": arrow_preview(found.totals, found.totals.column_names),
+        }
+    )
+
+
+def _judge_scaling(settings: Settings) -> Iterator[Verdict]:
+    yield from judge_scaling(pq.read_table(scaling_totals_path(settings)))
+
+
+scaling_checks = fleet_checks("scaling", SCALING_RULES, _judge_scaling)
+
+
+@fleet_asset(
+    kinds={"parquet"},
+    code_version=variation.VERSION,
+    columns=BENCHMARK_VARIATION_COLUMNS,
+    deps=[dg.AssetDep("run_catalog"), all_runs("run_kernels")],
+)
+def benchmark_variation(nixt: NixtSettings) -> Result:
+    """**How much times vary in training against nccl-tests.**
+
+    Benchmarks are nccl-tests' own output in `NIXT_NCCL_TESTS_DIR`, and runs of nccl-tests under Inspector with the tag
+    `nccl-tests` in their `run.json`. A ratio is given only where function, size, ranks, nodes and NCCL are the same;
+    the variation of training is split into waiting, transfers over time, and communicators that differ.
+    """
+    settings = nixt.load()
+    table, problems = update_benchmark_variation(settings, current_run_catalog(settings).table.to_pylist())
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": table.num_rows,
+            "dagster/uri": benchmark_variation_path(settings).resolve().as_uri(),
+            "first rows": arrow_preview(table, _VARIATION),
+            **flat_numbers({"files_unreadable": len(problems)}),
+        }
+    )
+
+
+def _judge_benchmarks(settings: Settings) -> Iterator[Verdict]:
+    yield from judge_benchmarks(benchmark_files(settings)[1])
+
+
+benchmark_variation_checks = fleet_checks("benchmark_variation", BENCHMARK_RULES, _judge_benchmarks)
