@@ -310,7 +310,8 @@ def _read_inventory(settings: Settings, run: str) -> Inventory:
 def _read_validated(generation: Path) -> _Validated | None:
     try:
         content = orjson.loads((generation / _VALIDATED).read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, orjson.JSONDecodeError):
+        # A machine that lost power can leave an empty file: the generation is made again.
         return None
     accounts = [
         FileAccount(**{**account, "processes": tuple(map(tuple, account["processes"]))})

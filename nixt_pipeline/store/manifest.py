@@ -17,7 +17,7 @@ class UnknownRunError(LookupError):
 
 
 class StoreVersionError(RuntimeError):
-    """The store was written by a version of this program that this one cannot read."""
+    """The store was written by a version of this program that this one cannot read, or is damaged."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ def read_manifest(settings: Settings, run: str) -> Manifest:
     except FileNotFoundError:
         known = ", ".join(published_runs(settings)[:10]) or "none yet; start with: nixt ingest DIR"
         raise UnknownRunError(f"no run {run!r} in {settings.data_dir}; known runs: {known}") from None
+    except ValueError as error:
+        raise StoreVersionError(f"{path} is damaged ({error}); remove it and ingest the run again") from error
     if content["schema"] > SCHEMA_VERSION:
         raise StoreVersionError(
             f"{path} has schema {content['schema']}, this program reads up to {SCHEMA_VERSION}: upgrade nixt_pipeline"

@@ -19,7 +19,7 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, ingest, layout, parts
 from nixt_pipeline.store.accounts import IngestSummary
 from nixt_pipeline.store.fan_out import IngestError
-from nixt_pipeline.store.manifest import UnknownRunError, read_manifest
+from nixt_pipeline.store.manifest import StoreVersionError, UnknownRunError, read_manifest
 from nixt_pipeline_tests.records import EPOCH_US, collective, marker, send, write_log
 
 
@@ -543,6 +543,17 @@ def test_a_store_that_cannot_be_written_to_says_so_and_keeps_what_it_had(
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert take_in(tmp_path / "in", settings).records["stored"] == 4
+
+
+def test_a_damaged_store_is_made_again_or_named(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", *records(2))
+    take_in(tmp_path / "in", settings)
+    manifest = read_manifest(settings, "run")
+    (manifest.directory(settings) / "validated.json").write_text("")
+    assert take_in(tmp_path / "in", settings).records["stored"] == 2
+    (layout.store_dir(settings, "run") / layout.MANIFEST).write_text("")
+    with pytest.raises(StoreVersionError, match=r"manifest\.json is damaged .* remove it and ingest the run again"):
+        read_manifest(settings, "run")
 
 
 def test_a_catalog_that_cannot_be_written_says_so_and_leaves_nothing(
