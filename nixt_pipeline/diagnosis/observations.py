@@ -6,36 +6,29 @@ communicator is the n-th block of every other.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import duckdb
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from nixt_pipeline.diagnosis import point_to_point as p2p
 from nixt_pipeline.diagnosis import queries
-from nixt_pipeline.diagnosis.p2p_order import find_order
 from nixt_pipeline.diagnosis.sampled import filled, typical_times
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
 Floats = NDArray[np.float64]
+Process = p2p.Process
+Edge = p2p.Edge
 
-Process = tuple[str, int]  # hostname, pid
-
-# Matching a million Sends with their Recvs takes about half of the default memory limit.
-_SENDS_PER_PASS = 1_000_000
 # Write times closer than this share of a mean block are those of one pass of the dump thread.
 _SAME_PASS = 0.05
-# The share of the ranks that send or receive of which the place of every operation must be known.
-_NUMBERED_ENOUGH = 0.9
 # Incomplete collectives that are looked at in each block of a communicator: more tell hardly more, but take memory.
 _MOST_PARTIAL = 24
-# Incomplete collectives of which one has probably the rank that came last, when every second record is lost.
-_LEAST_PARTIAL = 4
+# Incomplete collectives of which one has probably the rank that came last, when every third record is lost.
+_LEAST_PARTIAL = 2
 
 # Fewer collectives than this tell no step from the next: a communicator of the start-up is not the job's pulse.
 _PULSE = 20
@@ -96,35 +89,6 @@ class Arrival:
 
 
 @dataclass(frozen=True)
-class Edge:
-    """Send and Recv from one process to another: how many operations each end completed, by its records, and which
-    share of its operations each end recorded."""
-
-    comm: int
-    source: Process
-    target: Process
-    sent: int
-    received: int
-    source_recorded: float
-    target_recorded: float
-
-    @property
-    def lossless(self) -> bool:
-        """Whether both ends recorded everything, so that their counts are exact."""
-        return self.source_recorded >= 1 and self.target_recorded >= 1
-
-    @property
-    def operations(self) -> int:
-        """How many operations were completed at both ends. Who lost records may have lost the last ones."""
-        return min(self.sent, self.received) if self.lossless else max(self.sent, self.received)
-
-    @property
-    def lost(self) -> float:
-        """How likely an operation that was completed left a record at neither end."""
-        return max(0.0, 1 - self.source_recorded) * max(0.0, 1 - self.target_recorded)
-
-
-@dataclass(frozen=True)
 class Observations:
     """One launch of a run.
 
@@ -171,6 +135,8 @@ class Observations:
             return process
 
         synchronising = {transfer.comm for transfer in self.transfers if transfer.path[0] == "collective"}
+        # Where records were lost, no transfer may be known of a communicator in which ranks wait for one another.
+        synchronising |= {arrival.comm for arrival in self.arrivals}
         for comm in self.communicators:
             if comm.number in synchronising and len(comm.members) < len(self.processes):
                 for member in comm.members[1:]:
@@ -186,17 +152,10 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
     launch: dict[str, Any] = {"incarnation": incarnation}
     blocks = _prepare(con, launch)
     communicators = _communicators(con, launch)
-    processes = tuple(
-        con.sql(
-            "SELECT hostname, pid FROM processes"
-            " WHERE incarnation = $incarnation AND hostname IS NOT NULL AND pid IS NOT NULL ORDER BY ALL",
-            params=launch,
-        ).fetchall()
-    )
-    index = {process: row for row, process in enumerate(processes)}
-    p2p = _point_to_point(con, launch, blocks, index)
-    entries = [*_in_collectives(con, launch, index), *(p2p.entries if p2p.complete else [])]
-    communicating = _communicating(entries, len(processes), blocks)
+    processes = tuple(con.sql("SELECT hostname, pid FROM diagnosed_processes ORDER BY process").fetchall())
+    edges = p2p.point_to_point(con, incarnation, blocks)
+    spent = [*_in_collectives(con, blocks), *(edges.spent if edges.complete else [])]
+    communicating = _communicating(spent, len(processes), blocks)
     last = {"floor_us": limits.late_floor_us, "share": limits.late_spread_share}
     return Observations(
         incarnation=incarnation,
@@ -212,97 +171,26 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
             Arrival(comm, block, (host, pid), cells, waited)
             for comm, block, host, pid, cells, waited in con.sql(queries.LAST_ARRIVALS, params=last).fetchall()
         ),
-        transfers=(*_collective_transfers(con, communicators), *_edge_transfers(p2p.pairs)),
-        edges=tuple(p2p.edges),
-        matched_p2p=sum(pair[-1] for pair in p2p.pairs) if p2p.complete else 0,
+        transfers=(*_collective_transfers(con, communicators), *_edge_transfers(edges.pairs)),
+        edges=tuple(edges.edges),
+        matched_p2p=sum(pair.count for pair in edges.pairs) if edges.complete else 0,
         large_message_bytes=limits.large_message_bytes,
     )
-
-
-# Time of one process in one block of one series: key of the series, row of the process, block, microseconds.
-Entry = tuple[tuple[Any, ...], int, int, float]
-
-
-@dataclass(frozen=True)
-class _PointToPoint:
-    """Send and Recv: pairs by edge and block (`queries.EDGES`), times of each process, and whether hardly a rank's
-    operations are unknown. With some of them only, processes would differ by what was recorded of them."""
-
-    edges: list[Edge]
-    pairs: list[tuple[Any, ...]]
-    entries: list[Entry]
-    complete: bool
-
-
-def _point_to_point(
-    con: duckdb.DuckDBPyConnection, launch: dict[str, Any], blocks: int, index: dict[Process, int]
-) -> _PointToPoint:
-    [(sends,)] = con.sql(
-        "SELECT count(*) FROM p2p WHERE incarnation = $incarnation AND coll = 'Send'", params=launch
-    ).fetchall()
-    passes = 1 + sends // _SENDS_PER_PASS
-    edges: list[Edge] = []
-    pairs: list[tuple[Any, ...]] = []
-    entries: list[Entry] = []
-    ranks, numbered = 0, 0
-    for number in range(passes):
-        con.execute(queries.P2P_OPERATIONS, launch | {"passes": passes, "pass": number})
-        positions, ordered = _positions(con)
-        con.register("p2p_positions", positions)
-        con.execute(queries.P2P_NUMBERED)
-        con.unregister("p2p_positions")
-        for comm, source, source_pid, target, target_pid, *counts in con.sql(queries.P2P_PROGRESS).fetchall():
-            edges.append(Edge(comm, (source, source_pid), (target, target_pid), *counts))
-        pairs += con.sql(queries.EDGES, params={"blocks": blocks}).fetchall()
-        for *series, host, pid, block, time in con.sql(queries.P2P_OCCUPATION, params={"blocks": blocks}).fetchall():
-            entries.append((tuple(series), index[host, pid], block, time))
-        [(all_ranks, lossless)] = con.sql(
-            "SELECT count(*), count(*) FILTER (lossless)"
-            " FROM (SELECT comm, rank, bool_and(lossless) AS lossless FROM p2p_operations GROUP BY comm, rank)"
-        ).fetchall()
-        ranks += all_ranks
-        numbered += lossless + ordered
-    pairs.sort(key=lambda pair: tuple(map(str, pair)))
-    edges.sort(key=lambda edge: (edge.comm, edge.source, edge.target))
-    return _PointToPoint(edges, pairs, entries, bool(pairs) and numbered >= _NUMBERED_ENOUGH * ranks)
-
-
-def _positions(con: duckdb.DuckDBPyConnection) -> tuple[pa.Table, int]:
-    """The table `p2p_positions` of `queries.P2P_NUMBERED`: the order in which each rank that lost records repeats its
-    operations; and of how many ranks all of it is known."""
-    lossy = con.sql(queries.LOSSY_OPERATIONS).fetchnumpy()
-    rows: list[dict[str, int]] = []
-    periods: list[int] = []
-    known = 0
-    _, starts = np.unique(np.stack([lossy["comm"], lossy["rank"]]), axis=1, return_index=True)
-    for start, end in pairwise([*sorted(starts.tolist()), len(lossy["sn"])]):
-        numbers, codes = lossy["sn"][start:end].astype(np.int64), lossy["code"][start:end].astype(np.int64)
-        order = find_order(numbers, codes, periods)
-        if order is None:
-            continue
-        known += -1 not in order.codes
-        periods = [order.period, *(period for period in periods if period != order.period)]
-        comm, rank = int(lossy["comm"][start]), int(lossy["rank"][start])
-        rows += [
-            {
-                "comm": comm, "rank": rank, "period": order.period, "residue": residue,
-                "before": before, "in_period": in_period,
-            }
-            for residue, before, in_period in order.positions()
-        ]  # fmt: skip
-    columns = ("comm", "rank", "period", "residue", "before", "in_period")
-    return pa.Table.from_pylist(rows, schema=pa.schema([(name, pa.int64()) for name in columns])), known
 
 
 def _prepare(con: duckdb.DuckDBPyConnection, launch: dict[str, Any]) -> int:
     """Create the temporary tables of usable collectives, cut into blocks; returns the number of blocks."""
     con.execute(queries.COMMUNICATORS, launch)
-    con.execute(queries.USABLE_CELLS, launch | {"sync": list(SYNC_COLLECTIVES)})
+    con.execute(queries.PROCESSES, launch)
+    con.execute(queries.USABLE_CELLS, {"sync": list(SYNC_COLLECTIVES)})
     con.execute(queries.SERIES, {"least": _PULSE})
     [(pulse,)] = con.sql("SELECT max(pulse) FROM series").fetchall()
     [(recorded,)] = con.sql(queries.RECORDED_SHARE).fetchall()
     blocks = _number_of_blocks(int(pulse or 0), recorded)
-    con.execute(queries.BLOCKED_CELLS, {"blocks": blocks, "most": _MOST_PARTIAL})
+    cut = {"blocks": blocks, "most": _MOST_PARTIAL}
+    con.execute(queries.BLOCKS, cut)
+    con.execute(queries.BLOCKED_CELLS, cut)
+    con.execute("DROP TABLE usable_cells")
     return blocks
 
 
@@ -320,50 +208,56 @@ def _communicators(con: duckdb.DuckDBPyConnection, launch: dict[str, Any]) -> tu
     )
 
 
-def _communicating(entries: list[Entry], processes: int, blocks: int) -> Floats:
+def _communicating(spent: list[dict[str, NDArray[Any]]], processes: int, blocks: int) -> Floats:
     """Sums by process and block. A block of a series in which a process has no record is filled from its neighbours,
     lest what was not recorded looks like time spent elsewhere."""
-    rows: dict[tuple[Any, ...], int] = {}
-    places = [rows.setdefault((series, process), len(rows)) for series, process, _, _ in entries]
-    by_series = np.full((len(rows), blocks), np.nan)
-    for row, (_, _, block, time) in zip(places, entries, strict=True):
-        by_series[row, block] = time
+    series, process, block, time = (
+        np.concatenate([part[name] for part in spent]) for name in ("series", "process", "block", "time_us")
+    )
+    order = np.lexsort((process, series))
+    new = np.ones(len(order), bool)
+    new[1:] = (np.diff(series[order]) != 0) | (np.diff(process[order]) != 0)
+    starts = np.flatnonzero(new)
+    row = np.empty(len(order), np.int64)
+    row[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+    by_series = np.full((len(starts), blocks), np.nan)
+    by_series[row, block] = time
     result = np.zeros((processes, blocks))
-    np.add.at(result, [process for _, process in rows], filled(by_series))
+    np.add.at(result, process[order][starts], filled(by_series))
     return result
 
 
-def _in_collectives(
-    con: duckdb.DuckDBPyConnection, launch: dict[str, Any], index: dict[Process, int]
-) -> Iterator[Entry]:
+def _in_collectives(con: duckdb.DuckDBPyConnection, blocks: int) -> list[dict[str, NDArray[Any]]]:
     """What each process spent in collectives: sums where they are complete, fitted where they are not."""
-    for comm, coll, host, pid, block, time in con.sql(queries.OCCUPATION, params=launch).fetchall():
-        yield (comm, coll), index[host, pid], block, time
-    records = con.sql(queries.PARTIAL_RECORDS, params=launch).fetchnumpy()
-    if not len(records["comm"]):
-        return
-    process = np.array([index[key] for key in zip(records["hostname"], records["pid"].tolist(), strict=True)])
-    functions, function = np.unique(records["coll"].astype(str), return_inverse=True)
-    key = np.stack([records["comm"], function.ravel(), records["block"]]).astype(np.int64)
-    keys, group = np.unique(key, axis=1, return_inverse=True)
+    con.execute(queries.LEFT_OUT, {"sync": list(SYNC_COLLECTIVES)})
+    spent = con.sql(queries.OCCUPATION, params={"blocks": blocks}).fetchnumpy()
+    [(partial,)] = con.sql("SELECT count(*) FROM blocks WHERE NOT whole").fetchall()
+    if not partial:
+        return [spent]
+    records = con.sql(queries.PARTIAL_RECORDS).fetchnumpy()
+    keys, group = np.unique(
+        np.stack([records["series"], records["block"].astype(np.uint64)]), axis=1, return_inverse=True
+    )
     group = group.ravel()
     in_block = np.zeros(keys.shape[1])
     in_block[group] = records["in_block"]
-    fitted = typical_times(
-        group, records["coll_sn"], records["position"], process, records["time_us"].astype(np.float64)
+    number, member, time = typical_times(
+        group, records["coll_sn"], records["position"], records["process"], records["time_us"].astype(np.float64)
     )
-    for number, member, time in zip(*(part.tolist() for part in fitted), strict=True):
-        comm, coll, block = keys[:, number].tolist()
-        yield (comm, str(functions[coll])), member, block, float(in_block[number]) * time
+    series, block = keys[:, number]
+    fitted = {"series": series, "process": member, "block": block.astype(np.int64), "time_us": in_block[number] * time}
+    return [spent, fitted]
 
 
-def _edge_transfers(pairs: list[tuple[Any, ...]]) -> list[Transfer]:
+def _edge_transfers(pairs: list[p2p.Pairs]) -> list[Transfer]:
     transfers = []
-    for comm, source_host, source_pid, host, pid, size, block, median, stands_for, _ in pairs:
-        source, target = (source_host, source_pid), (host, pid)
-        alike = ("p2p", size, source_host == host)
-        path = ("p2p", source, target, size)
-        transfers.append(Transfer(path, comm, (source, target), alike, size, block, median, stands_for))
+    for pair in pairs:
+        alike = ("p2p", pair.size_bytes, pair.source[0] == pair.target[0])
+        path = ("p2p", pair.source, pair.target, pair.size_bytes)
+        members = (pair.source, pair.target)
+        transfers.append(
+            Transfer(path, pair.comm, members, alike, pair.size_bytes, pair.block, pair.transfer_us, pair.stands_for)
+        )
     return transfers
 
 

@@ -3,30 +3,39 @@
 Every text runs on a connection of `store.catalog.open_run`, in the order in which `observe` uses them.
 """
 
+# Five strings and numbers are joined by their hash: by their values it costs several times as much.
 COMMUNICATORS = """
 CREATE OR REPLACE TEMP TABLE diagnosed_communicators AS
 SELECT
-    row_number() OVER (ORDER BY id, comm_name, n_ranks, nnodes) - 1 AS comm,
+    (row_number() OVER (ORDER BY id, comm_name, n_ranks, nnodes) - 1)::INTEGER AS comm,
+    hash(id, comm_name, n_ranks, nnodes) AS communicator,
     id, comm_name, n_ranks, nnodes, coll_type, parallel_role, first_dump_us, last_dump_us
 FROM communicators
 WHERE incarnation = $incarnation AND n_ranks > 1
 """
 
+# Numbered in their order; `writer` finds the process of a record.
+PROCESSES = """
+CREATE OR REPLACE TEMP TABLE diagnosed_processes AS
+SELECT row_number() OVER (ORDER BY hostname, pid) - 1 AS process, hash(hostname, pid) AS writer, hostname, pid
+FROM processes
+WHERE incarnation = $incarnation AND hostname IS NOT NULL AND pid IS NOT NULL
+"""
+
 # Times of a CPU are no kernel times, sizes that differ are a bug, and a replayed CUDA graph has no order of its own.
-USABLE_CELLS = """
-CREATE OR REPLACE TEMP TABLE usable_cells AS
+_SYNCHRONISING = """
 SELECT
-    k.comm, c.coll, c.coll_sn, c.coll_msg_size_bytes, c.min_exec_time_us, c.max_exec_time_us, c.min_hostname, c.min_pid,
-    c.last_dump_us, c.complete, c.ranks_seen
+    k.comm, c.coll, c.coll_sn, c.coll_msg_size_bytes, c.min_exec_time_us, c.max_exec_time_us,
+    hash(c.min_hostname, c.min_pid) AS last_writer, c.last_dump_us, c.complete, c.ranks_seen,
+    c.ranks_seen <= c.n_ranks AND c.ranks_gpu_timed = c.ranks_seen AND NOT c.size_mismatch AS usable
 FROM cells AS c
-JOIN diagnosed_communicators AS k
-    ON k.id IS NOT DISTINCT FROM c.id AND k.comm_name IS NOT DISTINCT FROM c.comm_name
-    AND k.n_ranks = c.n_ranks AND k.nnodes IS NOT DISTINCT FROM c.nnodes
-WHERE c.incarnation = $incarnation AND c.coll IN (SELECT unnest($sync))
-    AND c.ranks_seen <= c.n_ranks AND c.ranks_gpu_timed = c.ranks_seen
-    AND NOT c.size_mismatch AND c.occurrence = 1
+JOIN diagnosed_communicators AS k ON k.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes)
+WHERE c.coll IN (SELECT unnest($sync)) AND c.occurrence = 1
     AND c.coll_sn < 4611686018427387904  -- more is a broken record, and arithmetic on it would overflow
 """
+USABLE_CELLS = (
+    f"CREATE OR REPLACE TEMP TABLE usable_cells AS SELECT * EXCLUDE (usable) FROM ({_SYNCHRONISING}) WHERE usable"
+)
 
 # A communicator that was recorded by halves may have lost its last numbers: its alike say how far they went.
 SERIES = """
@@ -68,61 +77,81 @@ JOIN (
 
 # Where most collectives of a block are complete (`whole`), only those are used; elsewhere, those that most ranks
 # recorded. Each stands for those of its block that are left out or were not recorded.
-BLOCKED_CELLS = """
+_BLOCK = "floor((coll_sn - s.lo) * $blocks / (s.hi - s.lo + 1))::INTEGER"
+BLOCKS = f"""
+CREATE OR REPLACE TEMP TABLE blocks AS
+SELECT
+    comm, coll, {_BLOCK} AS block, (s.hi - s.lo + 1) / $blocks AS in_block,
+    count(*) FILTER (complete) * 2 >= count(*) AS whole,
+    in_block / CASE WHEN whole THEN count(*) FILTER (complete) ELSE least(count(*), $most) END AS weight
+FROM usable_cells JOIN series AS s USING (comm, coll)
+GROUP BY comm, coll, block, in_block
+"""
+BLOCKED_CELLS = f"""
 CREATE OR REPLACE TEMP TABLE blocked_cells AS
-WITH placed AS (
-    SELECT u.*, floor((u.coll_sn - s.lo) * $blocks / (s.hi - s.lo + 1))::INTEGER AS block,
-        (s.hi - s.lo + 1) / $blocks AS in_block
-    FROM usable_cells AS u
-    JOIN series AS s USING (comm, coll)
-),
-judged AS (
-    SELECT *, count(*) FILTER (complete) OVER in_series * 2 >= count(*) OVER in_series AS whole
-    FROM placed
-    WINDOW in_series AS (PARTITION BY comm, coll, block)
-),
-chosen AS (
-    SELECT *
-    FROM judged
-    WHERE complete OR NOT whole
-    QUALIFY whole OR row_number() OVER (PARTITION BY comm, coll, block ORDER BY ranks_seen DESC, coll_sn) <= $most
-)
-SELECT *, in_block / count(*) OVER (PARTITION BY comm, coll, block) AS weight
-FROM chosen
+WITH placed AS (SELECT u.*, {_BLOCK} AS block FROM usable_cells AS u JOIN series AS s USING (comm, coll)),
+judged AS (SELECT p.*, b.in_block, b.whole, b.weight FROM placed AS p JOIN blocks AS b USING (comm, coll, block))
+SELECT * FROM judged WHERE whole AND complete
+UNION ALL
+SELECT *
+FROM judged
+WHERE NOT whole
+QUALIFY row_number() OVER (PARTITION BY comm, coll, block ORDER BY ranks_seen DESC, coll_sn) <= $most
 """
 
-_OF_PROCESSES = """
-FROM collectives AS e
-JOIN diagnosed_communicators AS k
-    ON k.id IS NOT DISTINCT FROM e.id AND k.comm_name IS NOT DISTINCT FROM e.comm_name
-    AND k.n_ranks = e.n_ranks AND k.nnodes IS NOT DISTINCT FROM e.nnodes
-JOIN blocked_cells AS b ON b.comm = k.comm AND b.coll = e.coll AND b.coll_sn = e.coll_sn
-WHERE e.incarnation = $incarnation AND e.hostname IS NOT NULL AND e.pid IS NOT NULL
+# Time in collectives of each process in blocks whose collectives are complete. All records of a block count but those
+# of the collectives that were left out, which are few: joining the chosen ones would take a hundred times the memory.
+LEFT_OUT = f"""
+CREATE OR REPLACE TEMP TABLE left_out AS
+SELECT k.communicator, coll, coll_sn
+FROM (SELECT * FROM ({_SYNCHRONISING}) WHERE NOT (usable AND complete)) AS c
+JOIN diagnosed_communicators AS k USING (comm)
 """
-
-# Time in collectives of each process in blocks whose collectives are complete.
 OCCUPATION = f"""
-SELECT b.comm, b.coll, e.hostname, e.pid, b.block, sum(b.weight * e.coll_exec_time_us) AS time_us
-{_OF_PROCESSES} AND b.whole
-GROUP BY ALL
+WITH records AS (
+    SELECT
+        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, coll_sn, hash(hostname, pid) AS writer,
+        coll_exec_time_us AS time_us
+    FROM stored_events
+    WHERE kind = 'collective'
+),
+placed AS (
+    SELECT s.comm, s.coll, r.writer, {_BLOCK} AS block, r.time_us
+    FROM records AS r
+    JOIN (
+        SELECT k.communicator, s.* FROM series AS s JOIN diagnosed_communicators AS k USING (comm)
+    ) AS s ON s.communicator = r.communicator AND s.coll = r.coll
+    ANTI JOIN left_out AS l ON l.communicator = r.communicator AND l.coll = r.coll AND l.coll_sn = r.coll_sn
+    WHERE r.coll_sn BETWEEN s.lo AND s.hi
+),
+sums AS (SELECT comm, coll, block, writer, sum(time_us) AS time_us FROM placed GROUP BY comm, coll, block, writer)
+SELECT hash(t.comm, t.coll) AS series, p.process, t.block, b.weight * t.time_us AS time_us
+FROM sums AS t
+JOIN blocks AS b ON b.whole AND b.comm = t.comm AND b.coll = t.coll AND b.block = t.block
+JOIN diagnosed_processes AS p ON p.writer = t.writer
 """
 
 # The single records of the other blocks. `position` is the place of a collective in its step, where steps are regular.
-PARTIAL_RECORDS = f"""
+PARTIAL_RECORDS = """
 SELECT
-    b.comm, b.coll, b.coll_sn, b.block, b.in_block, e.hostname, e.pid, e.coll_exec_time_us AS time_us,
+    hash(b.comm, b.coll) AS series, b.coll_sn, b.block, b.in_block, p.process, e.coll_exec_time_us AS time_us,
     b.coll_sn % s.per_step AS position
-{_OF_PROCESSES.replace("WHERE", "JOIN series AS s ON s.comm = b.comm AND s.coll = b.coll WHERE")} AND NOT b.whole
+FROM stored_events AS e
+JOIN diagnosed_communicators AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
+JOIN (FROM blocked_cells WHERE NOT whole) AS b ON b.comm = k.comm AND b.coll = e.coll AND b.coll_sn = e.coll_sn
+JOIN series AS s ON s.comm = b.comm AND s.coll = b.coll
+JOIN diagnosed_processes AS p ON p.writer = hash(e.hostname, e.pid)
+WHERE e.kind = 'collective'
 ORDER BY ALL
 """
 
 LAST_ARRIVALS = """
 SELECT
-    comm, block, min_hostname, min_pid, count(*) AS cells, sum(max_exec_time_us - min_exec_time_us) AS waited_us
-FROM blocked_cells
-WHERE max_exec_time_us - min_exec_time_us > greatest($floor_us, $share * min_exec_time_us)
-    AND min_hostname IS NOT NULL AND min_pid IS NOT NULL
-GROUP BY ALL
+    b.comm, b.block, p.hostname, p.pid, count(*) AS cells, sum(b.max_exec_time_us - b.min_exec_time_us) AS waited_us
+FROM blocked_cells AS b
+JOIN diagnosed_processes AS p ON p.writer = b.last_writer
+WHERE b.max_exec_time_us - b.min_exec_time_us > greatest($floor_us, $share * b.min_exec_time_us)
+GROUP BY b.comm, b.block, p.hostname, p.pid
 """
 
 # Of incomplete collectives, the one that came last may be missing: then the shortest time has waiting in it. Losses at
@@ -142,117 +171,6 @@ ORDER BY ALL
 """
 
 BLOCK_ENDS = "SELECT comm, block, max(last_dump_us) AS until_us FROM blocked_cells GROUP BY ALL ORDER BY ALL"
-
-# The operations of each end of each edge; a rank is lossless when its numbers have no gap. Edges lie within a
-# communicator, so that passes over communicators bound the memory.
-P2P_OPERATIONS = """
-CREATE OR REPLACE TEMP TABLE p2p_operations AS
-SELECT
-    k.comm, e.coll, e.rank, e.p2p_peer AS peer, e.hostname, e.pid, e.coll_sn AS sn,
-    e.coll_msg_size_bytes AS size_bytes, e.coll_exec_time_us AS time_us,
-    count(*) OVER of_rank = max(e.coll_sn) OVER of_rank - min(e.coll_sn) OVER of_rank + 1
-        AND min(e.coll_sn) OVER of_rank <= 1 AS lossless
-FROM p2p AS e
-JOIN diagnosed_communicators AS k
-    ON k.id IS NOT DISTINCT FROM e.id AND k.comm_name IS NOT DISTINCT FROM e.comm_name
-    AND k.n_ranks = e.n_ranks AND k.nnodes IS NOT DISTINCT FROM e.nnodes
-WHERE e.incarnation = $incarnation AND e.hostname IS NOT NULL AND e.pid IS NOT NULL
-    AND e.coll_sn < 4611686018427387904 AND e.coll IN ('Send', 'Recv') AND e.p2p_peer >= 0
-    AND k.comm % $passes = $pass
-WINDOW of_rank AS (PARTITION BY k.comm, e.rank)
-"""
-
-# What `p2p_order.find_order` looks at: code 2 * peer is a Send to it, 2 * peer + 1 a Recv from it.
-LOSSY_OPERATIONS = """
-SELECT comm, rank, sn, 2 * peer + (coll = 'Recv')::INTEGER AS code
-FROM p2p_operations
-WHERE NOT lossless AND sn >= 1
-ORDER BY comm, rank, sn
-"""
-
-# Each operation with its `number` on its edge. Where nothing was lost, it is counted; elsewhere it follows from the
-# order in which the rank repeats its operations (table `p2p_positions`).
-P2P_NUMBERED = """
-CREATE OR REPLACE TEMP TABLE p2p_numbered AS
-SELECT
-    *, 0::BIGINT AS before, NULL::BIGINT AS in_period,
-    row_number() OVER (PARTITION BY comm, rank, peer, coll ORDER BY sn) AS number
-FROM p2p_operations
-WHERE lossless
-UNION ALL BY NAME
-SELECT o.*, p.before, p.in_period, (o.sn - 1)::BIGINT // p.period * p.in_period + p.before + 1 AS number
-FROM p2p_operations AS o
-JOIN p2p_positions AS p
-    ON p.comm = o.comm AND p.rank = o.rank AND p.residue = (o.sn - 1)::BIGINT % p.period
-WHERE NOT o.lossless AND o.sn >= 1
-"""
-
-# Time in Send and Recv of each process. Of a rank that lost records, those at one position of its period stand for all
-# at that position in their block.
-P2P_OCCUPATION = """
-WITH blocked AS (
-    SELECT
-        *, max(number) OVER (PARTITION BY comm, rank, peer, coll) AS total,
-        floor((number - 1) * $blocks / total)::INTEGER AS block
-    FROM p2p_numbered
-    WHERE time_us IS NOT NULL
-)
-SELECT
-    comm, rank, peer, coll, before, hostname, pid, block,
-    CASE WHEN bool_and(lossless) THEN sum(time_us) ELSE avg(time_us) * max(total) / max(in_period) / $blocks END
-        AS time_us
-FROM blocked
-GROUP BY comm, rank, peer, coll, before, hostname, pid, block
-ORDER BY ALL
-"""
-
-# The k-th Send on a directed edge meets the k-th Recv at its other end, if both ends agree how many a period has. Pairs
-# stand for those of their block that were lost.
-EDGES = """
-WITH matched AS (
-    SELECT
-        s.comm, s.hostname AS source_host, s.pid AS source_pid, r.hostname AS target_host, r.pid AS target_pid,
-        s.size_bytes, s.number, s.time_us AS send_us, r.time_us AS recv_us,
-        max(s.number) OVER (PARTITION BY s.comm, s.rank, s.peer) AS total
-    FROM p2p_numbered AS s
-    JOIN p2p_numbered AS r
-        ON r.comm = s.comm AND r.rank = s.peer AND r.peer = s.rank AND r.number = s.number
-        AND r.size_bytes = s.size_bytes AND coalesce(s.in_period = r.in_period, true)
-    WHERE s.coll = 'Send' AND r.coll = 'Recv' AND s.time_us IS NOT NULL AND r.time_us IS NOT NULL
-),
-blocked AS (
-    SELECT
-        *, floor((number - 1) * $blocks / total)::INTEGER AS block,
-        total / $blocks / count(*) OVER (PARTITION BY comm, source_host, source_pid, target_host, target_pid, block)
-            AS weight
-    FROM matched
-)
-SELECT
-    comm, source_host, source_pid, target_host, target_pid, size_bytes, block,
-    median(least(send_us, recv_us)) AS transfer_us, sum(weight) AS stands_for, count(*) AS pairs
-FROM blocked
-GROUP BY comm, source_host, source_pid, target_host, target_pid, size_bytes, block
-ORDER BY ALL
-"""
-
-# How far both ends of each edge got, and which share of their rank's operations was recorded.
-P2P_PROGRESS = """
-WITH recorded AS (
-    SELECT comm, rank, count(*) / (max(sn) - least(min(sn), 1) + 1) AS share
-    FROM p2p_operations
-    GROUP BY comm, rank
-),
-ends AS (
-    SELECT n.comm, n.rank, n.peer, n.coll, n.hostname, n.pid, max(n.number) AS reached, any_value(r.share) AS share
-    FROM p2p_numbered AS n JOIN recorded AS r ON r.comm = n.comm AND r.rank = n.rank
-    GROUP BY n.comm, n.rank, n.peer, n.coll, n.hostname, n.pid
-)
-SELECT s.comm, s.hostname, s.pid, r.hostname, r.pid, s.reached, r.reached, s.share, r.share
-FROM ends AS s
-JOIN ends AS r ON r.comm = s.comm AND r.rank = s.peer AND r.peer = s.rank
-WHERE s.coll = 'Send' AND r.coll = 'Recv'
-ORDER BY ALL
-"""
 
 MEMBERS = """
 SELECT k.comm, m.rank, m.hostname, m.pid

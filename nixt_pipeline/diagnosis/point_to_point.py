@@ -1,0 +1,268 @@
+"""Send and Recv: which operation of a sender meets which of its receiver, and what both spent on them.
+
+Edges lie within a communicator, so that passes over communicators bound the memory.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from nixt_pipeline.diagnosis.p2p_order import find_order
+
+Process = tuple[str, int]  # hostname, pid
+
+# Matching so many Sends with their Recvs takes a third of the default memory limit.
+_SENDS_PER_PASS = 3_000_000
+# The share of the ranks that send or receive of which the place of every operation must be known.
+_NUMBERED_ENOUGH = 0.9
+
+_SENDS = """
+SELECT coalesce(sum(t.records), 0)::BIGINT
+FROM kernel_times AS t
+WHERE t.incarnation = $incarnation AND t.kind = 'p2p' AND t.coll = 'Send'
+"""
+
+# The operations of each end of each edge; `writer` is the hash of the process.
+_OPERATIONS = """
+CREATE OR REPLACE TEMP TABLE p2p_operations AS
+SELECT
+    k.comm, e.coll = 'Send' AS sends, e.rank, e.p2p_peer AS peer, hash(e.hostname, e.pid) AS writer,
+    e.coll_sn::BIGINT AS sn, e.coll_msg_size_bytes AS size_bytes, e.coll_exec_time_us AS time_us
+FROM stored_events AS e
+JOIN diagnosed_communicators AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
+WHERE e.kind = 'p2p' AND e.hostname IS NOT NULL AND e.pid IS NOT NULL
+    AND e.coll_sn < 4611686018427387904 AND e.coll IN ('Send', 'Recv') AND e.p2p_peer >= 0
+    AND k.comm % $passes = $pass
+"""
+
+# A rank is lossless when its numbers have no gap; `share` of its operations was recorded.
+_RANKS = """
+CREATE OR REPLACE TEMP TABLE p2p_ranks AS
+SELECT
+    comm, rank, count(*) = max(sn) - min(sn) + 1 AND min(sn) <= 1 AS lossless,
+    count(*) / (max(sn) - least(min(sn), 1) + 1) AS share
+FROM p2p_operations
+GROUP BY comm, rank
+"""
+
+# What `p2p_order.find_order` looks at: code 2 * peer is a Send to it, 2 * peer + 1 a Recv from it.
+_LOSSY_OPERATIONS = """
+SELECT comm, rank, sn, 2 * peer + (NOT sends)::INTEGER AS code
+FROM p2p_operations SEMI JOIN (FROM p2p_ranks WHERE NOT lossless) USING (comm, rank)
+WHERE sn >= 1
+ORDER BY comm, rank, sn
+"""
+
+# Each operation with its `number` on its edge. Where nothing was lost, it is counted; elsewhere it follows from the
+# order in which the rank repeats its operations (table `p2p_positions`).
+_NUMBERED = """
+CREATE OR REPLACE TEMP TABLE p2p_numbered AS
+SELECT
+    * EXCLUDE (sn), 0::BIGINT AS before, NULL::BIGINT AS in_period,
+    row_number() OVER (PARTITION BY comm, rank, peer, sends ORDER BY sn) AS number
+FROM p2p_operations SEMI JOIN (FROM p2p_ranks WHERE lossless) USING (comm, rank)
+UNION ALL BY NAME
+SELECT o.* EXCLUDE (sn), p.before, p.in_period, (o.sn - 1) // p.period * p.in_period + p.before + 1 AS number
+FROM p2p_operations AS o
+JOIN (FROM p2p_ranks WHERE NOT lossless) AS r ON r.comm = o.comm AND r.rank = o.rank
+JOIN p2p_positions AS p ON p.comm = o.comm AND p.rank = o.rank AND p.residue = (o.sn - 1) % p.period
+WHERE o.sn >= 1
+"""
+
+# How far each process got at each end of each edge.
+_ENDS = """
+CREATE OR REPLACE TEMP TABLE p2p_ends AS
+SELECT comm, rank, peer, sends, writer, max(number) AS reached, max(number) FILTER (time_us IS NOT NULL) AS timed
+FROM p2p_numbered
+GROUP BY comm, rank, peer, sends, writer
+"""
+
+# Time in Send and Recv of each process. Of a rank that lost records, those at one position of its period stand for all
+# at that position in their block.
+_OCCUPATION = """
+WITH totals AS (SELECT comm, rank, peer, sends, max(timed) AS total FROM p2p_ends GROUP BY comm, rank, peer, sends),
+blocked AS (
+    SELECT n.*, t.total, floor((n.number - 1) * $blocks / t.total)::INTEGER AS block
+    FROM p2p_numbered AS n
+    JOIN totals AS t ON t.comm = n.comm AND t.rank = n.rank AND t.peer = n.peer AND t.sends = n.sends
+    WHERE n.time_us IS NOT NULL
+),
+sums AS (
+    SELECT
+        comm, rank, peer, sends, before, writer, block,
+        CASE WHEN any_value(in_period) IS NULL THEN sum(time_us)
+            ELSE avg(time_us) * any_value(total) / max(in_period) / $blocks
+        END AS time_us
+    FROM blocked
+    GROUP BY comm, rank, peer, sends, before, writer, block
+)
+SELECT hash(s.comm, s.rank, s.peer, s.sends, s.before) AS series, p.process, s.block, s.time_us
+FROM sums AS s JOIN diagnosed_processes AS p ON p.writer = s.writer
+"""
+
+# The k-th Send on a directed edge meets the k-th Recv at its other end, if both ends agree how many a period has. Pairs
+# stand for those of their block that were lost.
+_PAIRS = """
+WITH matched AS MATERIALIZED (
+    SELECT
+        s.comm, s.rank, s.peer, s.writer AS source, r.writer AS target, s.size_bytes, s.number,
+        least(s.time_us, r.time_us) AS transfer_us
+    FROM p2p_numbered AS s
+    JOIN p2p_numbered AS r
+        ON r.comm = s.comm AND r.rank = s.peer AND r.peer = s.rank AND r.number = s.number
+        AND r.size_bytes = s.size_bytes AND coalesce(s.in_period = r.in_period, true)
+    WHERE s.sends AND NOT r.sends AND s.time_us IS NOT NULL AND r.time_us IS NOT NULL
+),
+totals AS (SELECT comm, rank, peer, max(number) AS total FROM matched GROUP BY comm, rank, peer),
+blocked AS (
+    SELECT m.*, t.total, floor((m.number - 1) * $blocks / t.total)::INTEGER AS block
+    FROM matched AS m JOIN totals AS t ON t.comm = m.comm AND t.rank = m.rank AND t.peer = m.peer
+),
+summed AS (
+    SELECT
+        comm, source, target, size_bytes, block, median(transfer_us) AS transfer_us, count(*) AS pairs,
+        max(total) / $blocks AS in_block
+    FROM blocked
+    GROUP BY comm, source, target, size_bytes, block
+)
+SELECT
+    e.comm, s.hostname, s.pid, t.hostname, t.pid, e.size_bytes, e.block, e.transfer_us,
+    e.in_block * e.pairs / sum(e.pairs) OVER (PARTITION BY e.comm, e.source, e.target, e.block) AS stands_for, e.pairs
+FROM summed AS e
+JOIN diagnosed_processes AS s ON s.writer = e.source
+JOIN diagnosed_processes AS t ON t.writer = e.target
+"""
+
+# How far both ends of each edge got, and which share of their rank's operations was recorded.
+_PROGRESS = """
+WITH ends AS (
+    SELECT e.comm, e.rank, e.peer, e.sends, p.hostname, p.pid, e.reached, r.share
+    FROM p2p_ends AS e
+    JOIN p2p_ranks AS r ON r.comm = e.comm AND r.rank = e.rank
+    JOIN diagnosed_processes AS p ON p.writer = e.writer
+)
+SELECT s.comm, s.hostname, s.pid, r.hostname, r.pid, s.reached, r.reached, s.share, r.share
+FROM ends AS s
+JOIN ends AS r ON r.comm = s.comm AND r.rank = s.peer AND r.peer = s.rank
+WHERE s.sends AND NOT r.sends
+"""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Send and Recv from one process to another: how many operations each end completed, by its records, and which
+    share of its operations each end recorded."""
+
+    comm: int
+    source: Process
+    target: Process
+    sent: int
+    received: int
+    source_recorded: float
+    target_recorded: float
+
+    @property
+    def lossless(self) -> bool:
+        """Whether both ends recorded everything, so that their counts are exact."""
+        return self.source_recorded >= 1 and self.target_recorded >= 1
+
+    @property
+    def operations(self) -> int:
+        """How many operations were completed at both ends. Who lost records may have lost the last ones."""
+        return min(self.sent, self.received) if self.lossless else max(self.sent, self.received)
+
+    @property
+    def lost(self) -> float:
+        """How likely an operation that was completed left a record at neither end."""
+        return max(0.0, 1 - self.source_recorded) * max(0.0, 1 - self.target_recorded)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Matched operations of one size on one edge in one block; `transfer_us` is the median of the shorter times."""
+
+    comm: int
+    source: Process
+    target: Process
+    size_bytes: int
+    block: int
+    transfer_us: float
+    stands_for: float
+    count: int
+
+
+@dataclass(frozen=True)
+class PointToPoint:
+    """Send and Recv of one launch.
+
+    `spent` has the columns series, process, block and time_us. `complete` says whether hardly a rank's operations are
+    unknown: with some of them only, processes would differ by what was recorded of them.
+    """
+
+    edges: list[Edge]
+    pairs: list[Pairs]
+    spent: list[dict[str, NDArray[Any]]]
+    complete: bool
+
+
+def point_to_point(con: duckdb.DuckDBPyConnection, incarnation: int, blocks: int) -> PointToPoint:
+    """Look at the Sends and Recvs of a launch, whose communicators and processes are on `con` as temporary tables."""
+    [(sends,)] = con.sql(_SENDS, params={"incarnation": incarnation}).fetchall()
+    passes = 1 + sends // _SENDS_PER_PASS
+    edges: list[Edge] = []
+    pairs: list[Pairs] = []
+    spent: list[dict[str, NDArray[Any]]] = []
+    ranks, numbered = 0, 0
+    for number in range(passes):
+        con.execute(_OPERATIONS, {"passes": passes, "pass": number})
+        con.execute(_RANKS)
+        positions, ordered = _positions(con)
+        con.register("p2p_positions", positions)
+        con.execute(_NUMBERED)
+        con.unregister("p2p_positions")
+        con.execute(_ENDS)
+        for comm, source, source_pid, target, target_pid, *counts in con.sql(_PROGRESS).fetchall():
+            edges.append(Edge(comm, (source, source_pid), (target, target_pid), *counts))
+        found = con.sql(_PAIRS, params={"blocks": blocks}).fetchall()
+        for comm, source, source_pid, target, target_pid, *values in found:
+            pairs.append(Pairs(comm, (source, source_pid), (target, target_pid), *values))
+        spent.append(con.sql(_OCCUPATION, params={"blocks": blocks}).fetchnumpy())
+        [(all_ranks, lossless)] = con.sql("SELECT count(*), count(*) FILTER (lossless) FROM p2p_ranks").fetchall()
+        ranks += all_ranks
+        numbered += lossless + ordered
+    con.execute("DROP TABLE p2p_operations; DROP TABLE p2p_numbered")
+    edges.sort(key=lambda edge: (edge.comm, edge.source, edge.target))
+    pairs.sort(key=lambda pair: (pair.comm, pair.source, pair.target, pair.size_bytes, pair.block))
+    return PointToPoint(edges, pairs, spent, bool(pairs) and numbered >= _NUMBERED_ENOUGH * ranks)
+
+
+def _positions(con: duckdb.DuckDBPyConnection) -> tuple[pa.Table, int]:
+    """The table `p2p_positions` of `_NUMBERED`: the order in which each rank that lost records repeats its
+    operations; and of how many ranks all of it is known."""
+    lossy = con.sql(_LOSSY_OPERATIONS).fetchnumpy()
+    rows: list[dict[str, int]] = []
+    periods: list[int] = []
+    known = 0
+    _, starts = np.unique(np.stack([lossy["comm"], lossy["rank"]]), axis=1, return_index=True)
+    for start, end in pairwise([*sorted(starts.tolist()), len(lossy["sn"])]):
+        numbers, codes = lossy["sn"][start:end].astype(np.int64), lossy["code"][start:end].astype(np.int64)
+        order = find_order(numbers, codes, periods)
+        if order is None:
+            continue
+        known += -1 not in order.codes
+        periods = [order.period, *(period for period in periods if period != order.period)]
+        comm, rank = int(lossy["comm"][start]), int(lossy["rank"][start])
+        rows += [
+            {
+                "comm": comm, "rank": rank, "period": order.period, "residue": residue,
+                "before": before, "in_period": in_period,
+            }
+            for residue, before, in_period in order.positions()
+        ]  # fmt: skip
+    columns = ("comm", "rank", "period", "residue", "before", "in_period")
+    return pa.Table.from_pylist(rows, schema=pa.schema([(name, pa.int64()) for name in columns])), known
