@@ -4,6 +4,7 @@ A header (communicator, process and versions) is registered once, after a JSON p
 from then on its bytes stand for its values.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ CHANNELS = taxonomy.stored_schema(taxonomy.CHANNEL_COLUMNS)
 
 # Records, channels and careful lines decoded before they become record batches.
 _RECORDS, _CHANNELS, _CAREFUL = 65_536, 262_144, 16_384
+# Processes that can share a communicator, a rank and all else before the time stamp: none, unless a cut id collides.
+_MAX_ALIKE = 64
 _SENTINEL_US = 1_756_587_606_100_000
 _BODIES = {b'"coll_perf":{"coll":"': ("coll_perf", "coll"), b'"p2p_perf":{"p2p":"': ("p2p_perf", "p2p")}
 _IDENTITY = (
@@ -207,6 +210,7 @@ class _Registry:
 
     def __init__(self) -> None:
         self._seen: set[bytes] = set()
+        self._alike: Counter[bytes] = Counter()
         self._values: dict[str, list[Any]] = {name: [] for name in _IDENTITY}
         self._encoded: dict[str, tuple[NDArray[Any], pa.Array | None]] = {}
         self._text_bytes = 0
@@ -244,9 +248,11 @@ class _Registry:
             return False
         prefix, rest = block[start : start + length], block[stop : position + len(opening)]
         # A header that is known already, but not to the scanner, stands around a time stamp that it cannot read.
-        if prefix + rest in self._seen:
+        # Headers that differ behind the time stamp only are told apart one by one, so they must not become many.
+        if prefix + rest in self._seen or self._alike[prefix] == _MAX_ALIKE:
             return False
         self._seen.add(prefix + rest)
+        self._alike[prefix] += 1
         identity = _read_header(prefix, rest, *_BODIES[opening], thresholds)
         if identity is None:
             return False

@@ -168,6 +168,14 @@ def test_many_communicators_in_one_file(tmp_path: Path, settings: Settings) -> N
     assert rows.fast == 600
 
 
+def test_many_processes_behind_one_communicator_and_rank_are_left_to_the_careful_path(
+    tmp_path: Path, settings: Settings
+) -> None:
+    # Each would be compared with all before it: the square of their number.
+    lines = [collective(pid=pid, sn=1) for pid in range(100)]
+    assert compare(write_log(tmp_path / "x.log", *lines, *lines), settings).fast == 2 * 64
+
+
 def test_risen_sequence_numbers_rule_out_copies_and_others_do_not() -> None:
     def may_repeat(*lines: str) -> bool:
         decoder = TemplateDecoder(0, Thresholds())
