@@ -8,7 +8,7 @@ nothing is concluded.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +101,12 @@ def find_hangs(con: duckdb.DuckDBPyConnection, seen: Observations, limits: Thres
         if edge.lossless and abs(edge.sent - edge.received) >= limits.unmatched_p2p
     ]
     groups = joined_by_edges(stopped_first(series), seen.edges)
-    odd = odd_edges(seen.edges) if groups else []
+    odd = odd_edges(seen.edges)
+    if not groups and ended_together(series):
+        stage_of = {process: number for number, stage in enumerate(seen.stages()) for process in stage}
+        odd = odd_edges(seen.edges, lambda edge: (stage_of[edge.source], stage_of[edge.target]))
+    elif not groups:
+        odd = []
     return findings + ([_edge_hang(seen, odd, groups)] if odd else [_hang(seen, stopped, series) for stopped in groups])
 
 
@@ -125,12 +130,17 @@ def _linked(one: list[Series], other: list[Series], edges: Sequence[Edge]) -> bo
     )
 
 
-def odd_edges(edges: Sequence[Edge]) -> list[Edge]:
-    """Edges that got less far than most of their siblings, which lead from the same host to the same host: all of them
-    do the same in lockstep, so that the odd one stopped by its own doing."""
-    siblings: dict[tuple[str, str], list[Edge]] = defaultdict(list)
+def _between_hosts(edge: Edge) -> tuple[object, ...]:
+    return edge.source[0], edge.target[0]
+
+
+def odd_edges(edges: Sequence[Edge], siblings_by: Callable[[Edge], tuple[object, ...]] = _between_hosts) -> list[Edge]:
+    """Edges that got less far than most of their siblings: those lead from the same place to the same place and do the
+    same in lockstep, so that the odd one stopped by its own doing. Processes of one host wait for one another in
+    collectives as well; where these tell nothing, all edges from one pipeline stage to the next are siblings."""
+    siblings: dict[tuple[object, ...], list[Edge]] = defaultdict(list)
     for edge in edges:
-        siblings[edge.source[0], edge.target[0]].append(edge)
+        siblings[siblings_by(edge)].append(edge)
     odd: list[Edge] = []
     for family in siblings.values():
         furthest = max(edge.operations for edge in family)

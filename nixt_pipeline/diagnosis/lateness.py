@@ -35,7 +35,7 @@ _BESIDE_ITS_HOST = 0.5
 # With so many blocks, the first one is left out.
 _SETTLED = 10
 # By deficit alone, an entity is named when chance is out of the question.
-_BEYOND_DOUBT = 1e-6
+_BEYOND_DOUBT = 1e-4
 # A host is late when nearly all of its processes are; otherwise the processes are named.
 _HOST_SHARE = 0.75
 
