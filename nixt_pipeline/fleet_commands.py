@@ -11,7 +11,7 @@ from nixt_pipeline import api
 from nixt_pipeline.comparison.baselines import update_baselines
 from nixt_pipeline.comparison.decisions import Decision, decide
 from nixt_pipeline.comparison.host_health import update_host_health
-from nixt_pipeline.comparison.results import FAIL_ON
+from nixt_pipeline.comparison.results import FAIL_ON, Comparison
 from nixt_pipeline.comparison.retention import Policy, apply_retention, plan_retention
 from nixt_pipeline.comparison.selection import timestamp_us
 from nixt_pipeline.comparison.statistics import Change
@@ -98,10 +98,26 @@ def _short(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _page(comparison: Comparison, settings: Settings) -> str:
+    from nixt_pipeline.reporting.comparison_page import render_comparison
+
+    return str(render_comparison(comparison, settings))
+
+
+_COMPARISON_FORMS: dict[str, Callable[[Comparison, Settings], str]] = {
+    "text": lambda comparison, _: as_text(comparison),
+    "json": lambda comparison, _: json.dumps(comparison.to_json(), indent=1),
+    "markdown": lambda comparison, _: as_markdown(comparison),
+    "html": _page,
+}
+
+
 @click.command()
 @click.argument("runs", metavar="[A] B", nargs=-1, required=True)
 @click.option("--baseline", metavar="TAG", help="Compare with the runs that have this tag, instead of A.")
-@click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True
+)
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
@@ -115,7 +131,8 @@ def compare(context: click.Context, runs: tuple[str, ...], baseline: str | None,
 
     A and B are runs: an id, a pattern ("nightly-*"), tag:T, model:M, since:DATE, before:DATE, or several of these
     separated by commas. With four runs or more on each side a change of 5 % is told from chance; one run on each side
-    gives a suspicion. Without A, B is compared with the baseline of its workload.
+    gives a suspicion. Without A, B is compared with the baseline of its workload. With --format html a page is written,
+    and its path printed.
 
     Exit code 0: not regressed; 1: regressed (see --fail-on); 2: wrong usage or input.
     """
@@ -125,8 +142,7 @@ def compare(context: click.Context, runs: tuple[str, ...], baseline: str | None,
     with input_errors():
         a = f"tag:{baseline}" if baseline else (runs[0] if len(runs) == 2 else None)
         comparison = api.compare(a, runs[-1], settings)
-    words = {"json": lambda c: json.dumps(c.to_json(), indent=1), "markdown": as_markdown, "text": as_text}
-    click.echo(words[form](comparison))
+        click.echo(_COMPARISON_FORMS[form](comparison, settings))
     if comparison.fails(fail_on):
         context.exit(1)
 

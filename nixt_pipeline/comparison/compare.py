@@ -66,6 +66,7 @@ def compare_sides(a: Side, b: Side, limits: Thresholds) -> Comparison:
         covariates=tuple((name, a.values(name), b.values(name)) for name in COVARIATES),
         placement=where,
         matched_share=matching.matched_share,
+        margin=limits.comparison_margin,
         transfer=transfer,
         waiting=waiting,
         kernels=kernels,
@@ -139,7 +140,7 @@ def _on_common_hosts(measure: Measure, pair: Pair, where: Placement, limits: Thr
         return measure
     found = statistics.pairs(changes_of_pairs(pair, which), limits.comparison_error)
     if found is None:
-        return replace(measure, verdict="not-comparable", reason="hosts: no communicator ran on the same ones")
+        return replace(measure, verdict="not-comparable", reason="hosts: none of its communicators is on the same ones")
     confirmed = found.low > limits.comparison_margin if measure.verdict == "regressed" else found.high < 0
     if confirmed:
         return replace(measure, reason=f"on the hosts in common {found.change:+.1%}")

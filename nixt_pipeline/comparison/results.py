@@ -80,7 +80,7 @@ class NotCompared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Side `b` against side `a`, the reference.
+    """Side `b` against side `a`, the reference. `margin`: a smaller relative change is no change.
 
     `transfer` and `waiting` are over all comparable kernels: what the reference's operations take on each side.
     """
@@ -94,6 +94,7 @@ class Comparison:
     covariates: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
     placement: Placement
     matched_share: float
+    margin: float
     transfer: Measure | None
     waiting: Measure | None
     kernels: tuple[KernelComparison, ...]
@@ -126,6 +127,7 @@ class Comparison:
                 "b": self.placement.hosts_b,
                 "common": self.placement.common,
             },
+            "margin": self.margin,
             "matched_share": round(self.matched_share, 4),
             "transfer": self.transfer.to_json() if self.transfer else None,
             "waiting": self.waiting.to_json() if self.waiting else None,

@@ -57,7 +57,8 @@ def update_benchmark_variation(settings: Settings, catalog_rows: Sequence[Row]) 
     """Compare the hot kernels of every run with the benchmarks there are; write and return the table, and say which
     files could not be read."""
     benchmarks, problems = benchmark_files(settings)
-    kernels = all_kernels((row["run"] for row in catalog_rows), settings)
+    is_any = benchmarks or any(BENCHMARK_TAG in (row["tags"] or ()) for row in catalog_rows)
+    kernels = all_kernels((row["run"] for row in catalog_rows), settings) if is_any else {}
     table = compare_variation(catalog_rows, kernels, benchmarks, settings.thresholds)
     write_table(table, benchmark_variation_path(settings))
     return table, problems

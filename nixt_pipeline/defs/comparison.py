@@ -17,6 +17,7 @@ from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
 from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.quality.fleet import COMPARISON_RULES, judge_comparisons
 from nixt_pipeline.quality.verdicts import Verdict
+from nixt_pipeline.reporting.comparison_page import render_run_comparison
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.run_catalog import current_run_catalog
@@ -27,6 +28,8 @@ _PREVIEW = (
     "transfer_p50_us", "wait_us", "transfer_busbw_gbs", "transfer_cv",
 )  # fmt: skip
 _COMPARISON_PREVIEW = ("run", "verdict", "suspected", "reason", "reference", "transfer_change", "waiting_change")
+# Pages of older runs are made when somebody asks: drawing thousands would take longer than comparing them.
+MAX_PAGES = 20
 _VERDICTS = ("regressed", "improved", "equivalent", "inconclusive", "not-comparable")
 
 
@@ -66,6 +69,9 @@ def run_comparison(nixt: NixtSettings) -> Result:
     """
     settings = nixt.load()
     table, made = update_comparisons(settings, current_run_catalog(settings).table.to_pylist())
+    newest_made = sorted(made, key=lambda comparison: comparison.b.runs[0].facts["first_dump_us"] or 0)[-MAX_PAGES:]
+    for comparison in newest_made:
+        render_run_comparison(comparison, settings)
     newest = table.sort_by([("first_dump_us", "descending")])
     verdicts = table["verdict"].to_pylist()
     return dg.MaterializeResult(

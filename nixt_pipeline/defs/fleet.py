@@ -14,6 +14,7 @@ from nixt_pipeline.defs.metadata import arrow_preview, column_schema, flat_numbe
 from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.inspector.taxonomy import Column
 from nixt_pipeline.quality.fleet import CATALOG_RULES, INDEX_RULES, judge_catalog, judge_index
+from nixt_pipeline.reporting.fleet_page import render_fleet_page
 from nixt_pipeline.reporting.index import render_index
 from nixt_pipeline.store import run_catalog as catalog_of_runs
 from nixt_pipeline.store.catalog import publish_catalog
@@ -90,19 +91,26 @@ def run_catalog(nixt: NixtSettings) -> dg.MaterializeResult[None]:
     kinds={"html"},
     code_version="1",
     columns=RUN_CATALOG_COLUMNS,
-    deps=[dg.AssetDep("run_catalog"), all_runs("run_report")],
+    deps=[
+        *(dg.AssetDep(name) for name in ("run_catalog", "baselines", "run_comparison", "host_health", "scaling")),
+        dg.AssetDep("benchmark_variation"),
+        all_runs("run_report"),
+    ],
 )
 def fleet_report(nixt: NixtSettings) -> dg.MaterializeResult[None]:
-    """**The page that lists every run** and links to its report: `reports/index.html`.
+    """**The page that lists every run** and links to its report, `reports/index.html`, and the page over all runs
+    together, `reports/fleet.html`: hosts to drain, runs that became slower, baselines, scaling, nccl-tests.
 
-    It is made again by itself whenever a run has been reported.
+    They are made again by themselves whenever a run has been reported.
     """
     settings = nixt.load()
+    together = render_fleet_page(settings)
     path = render_index(settings)
     return dg.MaterializeResult(
         metadata={
             "dagster/uri": path.resolve().as_uri(),
             **path_links(settings, path, "overview"),
+            **path_links(settings, together, "all runs together"),
             "size_bytes": path.stat().st_size,
         },
     )

@@ -24,6 +24,8 @@ from nixt_pipeline.store.manifest import list_runs
 from nixt_pipeline.store.run_catalog import update_run_catalog
 
 LINE_FILE = "line.json"
+# Hosts, baselines and comparisons over all runs; `fleet_page` makes it.
+FLEET_PAGE = "fleet.html"
 # Rows that are laid out at once: a browser takes seconds for thousands.
 FIRST_ROWS = 300
 # Points of a sparkline: it is as wide as a word.
@@ -33,7 +35,7 @@ _SPARK_POINTS = 24
 def render_index(settings: Settings) -> Path:
     """Write `reports/index.html` over every published run and return its path. Without runs it says how to get one."""
     path = settings.reports_dir / "index.html"
-    write_text(index_html(run_rows(settings)), path)
+    write_text(index_html(run_rows(settings), (settings.reports_dir / FLEET_PAGE).exists()), path)
     return path
 
 
@@ -87,14 +89,15 @@ def _line(path: Path, run: str, settings: Settings) -> dict[str, Any]:
     return {"verdict": verdict_words(diagnosis), "class": verdict_class(diagnosis)}
 
 
-def index_html(rows: list[dict[str, Any]]) -> str:
-    """The page for `rows` of `run_rows`."""
+def index_html(rows: list[dict[str, Any]], has_fleet_page: bool = False) -> str:
+    """The page for `rows` of `run_rows`, with a link to the page over all runs together if there is one."""
     hosts = sorted({host for row in rows for host in row["host_names"] or ()})
     number = {host: position for position, host in enumerate(hosts)}
     return pages.render(
         "index.html.j2",
         title="Runs",
         first_rows=FIRST_ROWS,
+        fleet_page=FLEET_PAGE if has_fleet_page else "",
         rows=[_view(row) for row in rows],
         classes=sorted({row["line"]["class"] for row in rows}, key=_by_urgency),
         # Hosts by number, in ranges: the names of a thousand hosts in each of a thousand rows would be the whole page.

@@ -1,0 +1,204 @@
+"""The page of one comparison: the verdict, what it rests on, the changes as intervals, and every kernel."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nixt_pipeline.comparison.results import Comparison, Measure
+from nixt_pipeline.comparison.text import facts, headline
+from nixt_pipeline.inspector.runs import run_id
+from nixt_pipeline.reporting import pages
+from nixt_pipeline.reporting.canvas import head, render, title_rows
+from nixt_pipeline.reporting.palette import INK
+from nixt_pipeline.reporting.text import number, percent, plain, plural, shorten
+from nixt_pipeline.reporting.views import Fact, FigureView, LegendEntry, SectionView, Spec, table_view
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store.files import write_text
+from nixt_pipeline.store.layout import report_dir
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# What a verdict is coloured by, in the page's classes for the urgency of findings.
+VERDICT_CLASSES = {
+    "regressed": "P1", "not-comparable": "info", "inconclusive": "info", "improved": "none-found",
+    "equivalent": "none-found",
+}  # fmt: skip
+VERDICT_COLOURS = {
+    "regressed": "#D55E00", "improved": "#009E73", "equivalent": "#0072B2", "inconclusive": "#888888",
+    "not-comparable": "#CC79A7",
+}  # fmt: skip
+PAGE = "comparison.html"
+_DRAWN_KERNELS = 12
+_LABEL_CHARACTERS = 58
+# The axis ends here, and what goes on beyond it is written: one kernel that is 30 times slower would hide all others.
+_WIDEST = 1.0
+
+
+def percentage(change: float | None) -> str:
+    """`+7.1 %`; nothing for none."""
+    return "" if change is None else f"{100 * change:+.1f} %"
+
+
+_COLUMNS = (
+    Spec("Kernel", "kernel"),
+    Spec("", "measure"),
+    Spec("Verdict", "verdict"),
+    Spec("Share", "share", percent, numeric=True),
+    Spec("A (us)", "a_us", number, numeric=True),
+    Spec("B (us)", "b_us", number, numeric=True),
+    Spec("Change", "change", percentage, numeric=True),
+    Spec("From", "low", percentage, numeric=True),
+    Spec("To", "high", percentage, numeric=True),
+    Spec("q", "q", number, numeric=True),
+    Spec("Why", "reason"),
+)
+
+
+def render_comparison(comparison: Comparison, settings: Settings) -> Path:
+    """Write the page of a comparison that somebody asked for below `reports/comparisons`, and return its path."""
+    name = run_id(f"{comparison.b.name} against {comparison.a.name}")
+    path = settings.reports_dir / "comparisons" / f"{name}.html"
+    write_text(comparison_html(comparison), path)
+    return path
+
+
+def render_run_comparison(comparison: Comparison, settings: Settings) -> Path:
+    """Write the page of one run against its reference beside the run's report, and return its path."""
+    path = report_dir(settings, comparison.b.runs[0].run) / PAGE
+    write_text(comparison_html(comparison), path)
+    return path
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """The page. Equal comparisons give equal pages."""
+    return pages.render(
+        "between.html.j2",
+        title=f"{shorten(comparison.b.name, 60)} against {shorten(comparison.a.name, 60)}",
+        up="../index.html",
+        verdict=headline(comparison),
+        verdict_class=VERDICT_CLASSES[comparison.verdict],
+        key_facts=tuple(Fact(label, value) for label, value in facts(comparison)),
+        sections=tuple(_sections(comparison)),
+        footer="How runs are compared: docs/comparison.md.",
+    )
+
+
+def _sections(comparison: Comparison) -> list[SectionView]:
+    sections = [_kernels(comparison)]
+    if comparison.workload_changes:
+        sections.append(
+            SectionView(
+                "work",
+                "Changes of the work",
+                question="What do the two sides do differently?",
+                notes=tuple(f"- {change}" for change in comparison.workload_changes),
+                reading="A kernel of one side only, or with another size or number of ranks, is no slowdown.",
+            )
+        )
+    if comparison.not_compared:
+        rows = [{"kernel": item.key.label, "reason": item.reason} for item in comparison.not_compared]
+        why = (Spec("Kernel", "kernel"), Spec("Why not", "reason"))
+        table = table_view("Kernels that were not compared", rows, why)
+        sections.append(SectionView("not-compared", "Not compared", tables=(table,)))
+    runs = [{"side": side, "run": run.run, **run.facts} for side, runs in _sides(comparison) for run in runs]
+    columns = (
+        Spec("Side", "side"), Spec("Run", "run"), Spec("GPUs", "gpus", plain, numeric=True),
+        Spec("Parallelism", "parallelism"), Spec("NCCL", "nccl_version"), Spec("Plugin", "git_revs"),
+        Spec("Captured", "capture_rate", percent, numeric=True),
+    )  # fmt: skip
+    sections.append(SectionView("runs", "Runs", tables=(table_view("The runs of both sides", runs, columns),)))
+    return sections
+
+
+def _sides(comparison: Comparison) -> list[tuple[str, Sequence[Any]]]:
+    return [("A", comparison.a.runs), ("B", comparison.b.runs)]
+
+
+def _kernels(comparison: Comparison) -> SectionView:
+    measures = [
+        (kernel.key.label, name, measure)
+        for kernel in comparison.kernels
+        for name, measure in (("transfer", kernel.transfer), ("waiting", kernel.waiting))
+    ]
+    whole = [
+        ("all of these", name, measure)
+        for name, measure in (("transfer", comparison.transfer), ("waiting", comparison.waiting))
+        if measure
+    ]
+    rows = [
+        {"kernel": label, "measure": name, **measure.to_json(), "verdict": measure.verdict}
+        for label, name, measure in (*whole, *measures)
+    ]
+    caveats = []
+    if comparison.basis == "blocks":
+        caveats.append("One run on each side: how much runs differ anyway is not known, so a change is suspected only.")
+    if comparison.placement.kind == "changed":
+        caveats.append(
+            f"The sides ran on different hosts ({comparison.placement.common} in common). A change counts only where"
+            " the hosts in common show it."
+        )
+    return SectionView(
+        "kernels",
+        "Kernels",
+        state="ok" if rows else "empty",
+        question="How much longer does each operation take, and how sure is that?",
+        reading=(
+            "Transfer is the time of the last rank to arrive: it moves with the network, NCCL and the driver. Waiting "
+            "is what the others spend beyond it: it moves with computation and stragglers, and its change is relative "
+            "to the whole time. A line is a 95 % interval over runs, or over stretches of one; between the dashed "
+            "lines a change is no change. `q` is corrected for the number of kernels."
+        ),
+        caveats=tuple(caveats),
+        figures=_figures(whole, measures, comparison.margin),
+        tables=(table_view("Changes of every kernel", rows, _COLUMNS),) if rows else (),
+    )
+
+
+def _figures(
+    whole: Sequence[tuple[str, str, Measure]], measures: Sequence[tuple[str, str, Measure]], margin: float
+) -> tuple[FigureView, ...]:
+    panels = [
+        draw_intervals(name, [row for row in (*whole, *measures) if row[1] == name][: _DRAWN_KERNELS + 1], margin)
+        for name in ("transfer", "waiting")
+    ]
+    if not measures:
+        return ()
+    return (
+        FigureView(
+            "".join(panels),
+            f"{plural(min(len(measures) // 2, _DRAWN_KERNELS), 'kernel')} with the largest shares, after all together.",
+            anchor="intervals",
+            title="Changes with their intervals",
+            legend=tuple(LegendEntry(name, colour, "dot") for name, colour in VERDICT_COLOURS.items()),
+        ),
+    )
+
+
+def draw_intervals(name: str, rows: Sequence[tuple[str, str, Measure]], margin: float) -> str:
+    """A dot and an interval for each kernel's change of one measure; dashed lines at the margin."""
+    known = [(label, measure, measure.estimate) for label, _, measure in rows if measure.estimate]
+
+    def draw(figure: "Figure") -> None:
+        axes = figure.subplots()
+        head(figure, f"change of the {name}" if name == "transfer" else "change of waiting, of the whole time")
+        for position, (_, measure, e) in enumerate(known):
+            low, high, middle = (max(-_WIDEST, min(_WIDEST, value)) for value in (e.low, e.high, e.change))
+            colour = VERDICT_COLOURS[measure.verdict]
+            axes.plot([low, high], [position, position], color=colour, linewidth=2, solid_capstyle="butt")
+            axes.plot([middle], [position], "o", color=colour, markersize=5)
+        for border in (-margin, margin):
+            axes.axvline(border, color=INK, linewidth=0.7, linestyle=(0, (3, 3)))
+        title_rows(
+            axes,
+            [shorten(label, _LABEL_CHARACTERS) for label, _, _ in known],
+            [percentage(e.change) for _, _, e in known],
+        )
+        ends = [abs(value) for _, _, e in known for value in (e.low, e.high)]
+        reach = max(0.1, min(_WIDEST, max(ends, default=0.1)) * 1.05)
+        axes.set_xlim(-reach, reach)
+        ticks = [tick for tick in axes.get_xticks() if -reach <= tick <= reach]
+        axes.set_xticks(ticks, [f"{100 * tick:+.0f} %" for tick in ticks])
+
+    words = ", ".join(f"{label} {percentage(e.change)}" for label, _, e in known[:_DRAWN_KERNELS])
+    return render(f"intervals-{name}", 0.8 + 0.36 * max(len(known), 1), draw, f"Change of the {name}: {words}")
