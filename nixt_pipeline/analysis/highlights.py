@@ -59,6 +59,37 @@ def _distributions(rows: list[Row]) -> dict[str, float | None]:
     return {f"busbw p50 GB/s, {row['label']}": row["value"] for row in medians[:_TOP]}
 
 
+def _times(rows: list[Row]) -> dict[str, float | None]:
+    medians = [row for row in rows if row["quantile"] == 0.5 and row["measure"] == "exec_time_us"]
+    return {f"time p50 us, {row['label']}": row["value"] for row in medians[:_TOP]}
+
+
+def _waiting(rows: list[Row]) -> dict[str, float | None]:
+    waited, moved = _sum(rows, "wait_rank_time_us"), _sum(rows, "transfer_rank_time_us")
+    return {"share of waiting": waited / (waited + moved) if waited + moved else None}
+
+
+def _lateness(rows: list[Row]) -> dict[str, float | None]:
+    caused: dict[str, float] = {}
+    for row in rows:
+        caused[row["hostname"]] = caused.get(row["hostname"], 0.0) + row["caused_wait_us"]
+    return {"GPU-seconds waited for the worst host": max(caused.values(), default=0.0) / 1e6, "hosts": len(caused)}
+
+
+def _ranks(rows: list[Row]) -> dict[str, float | None]:
+    waits = [row["above_lowest_us"] for row in rows if row["above_lowest_us"] is not None]
+    return {"ranks": len(rows), "longest mean waiting us": max(waits, default=None)}
+
+
+def _edges(rows: list[Row]) -> dict[str, float | None]:
+    slowest = max((row["shorter_time_us"] for row in rows if row["shorter_time_us"]), default=None)
+    return {"P2P edges": len(rows), "slowest edge us": slowest}
+
+
+def _variation(rows: list[Row]) -> dict[str, float | None]:
+    return {f"CV, {row['label']}": row["exec_time_cv"] for row in rows[:_TOP]}
+
+
 def _coverage(rows: list[Row]) -> dict[str, float | None]:
     known = [row for row in rows if row["capture_rate"] is not None]
     expected = sum(row["n_ranks"] * row["sn_expected"] for row in known)
@@ -82,6 +113,12 @@ _BY_ANALYSIS: dict[str, Callable[[list[Row]], dict[str, float | None]]] = {
     "other_correlation": _attributes,
     "hot_kernels": _kernels,
     "bandwidth_ecdf": _distributions,
+    "time_ecdf": _times,
+    "waiting_over_time": _waiting,
+    "host_lateness": _lateness,
+    "rank_times": _ranks,
+    "p2p_edges": _edges,
+    "variation": _variation,
     "coverage": _coverage,
 }
 

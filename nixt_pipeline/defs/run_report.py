@@ -1,5 +1,6 @@
 """The last stage of a run: its HTML report."""
 
+import json
 from collections.abc import Iterator
 
 import dagster as dg
@@ -7,11 +8,12 @@ import dagster as dg
 from nixt_pipeline.analysis import ANALYSES
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import REPORTS, Result, run_asset
-from nixt_pipeline.defs.metadata import report_links
+from nixt_pipeline.defs.metadata import flat_numbers, report_links, table_preview
 from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.inspector.taxonomy import RUN
 from nixt_pipeline.quality.reports import REPORT_RULES, judge_report
 from nixt_pipeline.quality.verdicts import Verdict
+from nixt_pipeline.reporting.diagnosis import where
 from nixt_pipeline.reporting.report import render_run_report
 from nixt_pipeline.settings import Settings
 
@@ -19,23 +21,30 @@ from nixt_pipeline.settings import Settings
 @run_asset(
     group=REPORTS,
     kinds={"html", "matplotlib"},
-    code_version="1",
+    code_version="2",
     columns=[RUN],
     deps=[*(analysis.name for analysis in ANALYSES), "findings"],
 )
 def run_report(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
-    """**The report of a run**: one HTML file that needs no server and no network.
+    """**The report of a run**: a page that needs no server and no network, with its tables beside it.
 
-    It shows what every analysis found, how much of the job the log saw, and where the data lie. Open the path below,
-    or set `NIXT_REPORT_URL` to where the reports directory is served, which makes it a link.
+    It begins with the verdict and the findings, shows what every analysis found and how much of the job the log saw,
+    and offers every number as CSV and Parquet. Open the path below, or set `NIXT_REPORT_URL` to where the reports
+    directory is served, which makes it a link.
     """
     settings, run = nixt.load(), context.partition_key
     path = render_run_report(run, settings)
+    report = json.loads((path.parent / "report.json").read_text(encoding="utf-8"))
+    findings = [{**finding, "where": where(finding), **finding["effect"]} for finding in report["findings"]]
+    shown = ("severity", "kind", "where", "cost_share", "lost_rank_seconds", "next_step")
     return dg.MaterializeResult(
         metadata={
-            "dagster/uri": path.resolve().as_uri(),
+            "verdict": report["in_words"],
             **report_links(settings, run),
+            "findings": table_preview({name: finding[name] for name in shown} for finding in findings),
+            "dagster/uri": path.resolve().as_uri(),
             "size_bytes": path.stat().st_size,
+            **flat_numbers({"number of findings": len(findings), "records": report["records"].get("stored")}),
         }
     )
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from nixt_pipeline.reporting.canvas import percent_ticks, render, title_rows
+from nixt_pipeline.reporting.canvas import nothing, percent_ticks, render, title_rows
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.figures import LABEL_CHARACTERS
 from nixt_pipeline.reporting.palette import OTHER_COLOUR, TRANSFER_COLOUR, VARIATION_COLOURS, WAIT_COLOUR
@@ -94,6 +94,8 @@ def _reading(data: tuple[Variation, ...]) -> str:
 
 def draw_variation(data: tuple[Variation, ...], name: str) -> str:
     """Two stacked bars of 100 % for each kernel."""
+    if not data:
+        return nothing(name)
 
     def draw(figure: "Figure") -> None:
         axes = figure.subplots()

@@ -144,52 +144,77 @@ def _reading(launch: Waiting) -> str:
     )
 
 
-def draw_waiting(data: Waiting, name: str, onsets_us: Sequence[int] = ()) -> str:
-    """GPUs waiting and transferring, stacked; then a panel for each kernel with the times of both."""
-    unit, scale = time_unit(data.end_s)
-    end_us = data.start_us + data.end_s * 1e6
-    moments = [(onset - data.start_us) / 1e6 / scale for onset in onsets_us if data.start_us <= onset <= end_us]
-    edges = [second / scale for second in (*data.seconds, data.end_s)]
-    middles = [(low + high) / 2 for low, high in pairwise(edges)]
+@dataclass(frozen=True)
+class _Axis:
+    """Time since the start in the unit that suits the launch: edges and middles of the bins, moments to mark."""
 
-    def draw_all(figure: "Figure") -> None:
+    unit: str
+    edges: tuple[float, ...]
+    moments: tuple[float, ...]
+
+    @property
+    def middles(self) -> list[float]:
+        return [(low + high) / 2 for low, high in pairwise(self.edges)]
+
+
+def _axis(data: Waiting, onsets_us: Sequence[int]) -> _Axis:
+    unit, scale = time_unit(data.end_s)
+    moments = ((onset - data.start_us) / 1e6 for onset in onsets_us)
+    return _Axis(
+        unit,
+        tuple(second / scale for second in (*data.seconds, data.end_s)),
+        tuple(moment / scale for moment in moments if 0 <= moment <= data.end_s),
+    )
+
+
+def draw_waiting(data: Waiting, name: str, onsets_us: Sequence[int] = ()) -> str:
+    """GPUs waiting and transferring, then a panel for each kernel with the times of both."""
+    kernels = (
+        _draw_kernel(kernel, f"{name}-{position}", _axis(data, onsets_us))
+        for position, kernel in enumerate(data.kernels, start=1)
+    )
+    return draw_total(data, f"{name}-all", onsets_us) + "".join(kernels)
+
+
+def draw_total(data: Waiting, name: str, onsets_us: Sequence[int] = ()) -> str:
+    """How many GPUs waited and transferred, stacked."""
+    axis = _axis(data, onsets_us)
+
+    def draw(figure: "Figure") -> None:
         axes = figure.subplots()
         both = [wait + moved for wait, moved in zip(data.waiting, data.transferring, strict=True)]
-        axes.stairs(both, edges, fill=True, color=WAIT_COLOUR)
-        axes.stairs(data.transferring, edges, fill=True, color=TRANSFER_COLOUR)
-        mark_moments(axes, moments)
+        axes.stairs(both, axis.edges, fill=True, color=WAIT_COLOUR)
+        axes.stairs(data.transferring, axis.edges, fill=True, color=TRANSFER_COLOUR)
+        mark_moments(axes, axis.moments)
         head(figure, "All collectives: GPUs waiting and transferring")
-        axes.set_xlim(0, edges[-1])
+        axes.set_xlim(0, axis.edges[-1])
         axes.set_ylim(0, max(both) * 1.05 or 1.0)
         number_axis(axes, "x")
         number_axis(axes, "y")
         axes.grid(True, axis="y")
-        axes.set_xlabel(f"{unit} since the start")
+        axes.set_xlabel(f"{axis.unit} since the start")
         axes.set_ylabel("GPUs, on average")
 
-    def draw_kernel(kernel: KernelWaiting) -> Any:
-        def draw(figure: "Figure") -> None:
-            axes = figure.subplots()
-            for (low, middle, high), colour in ((kernel.wait, WAIT_COLOUR), (kernel.transfer, TRANSFER_COLOUR)):
-                axes.fill_between(middles, gaps(low), gaps(high), color=colour, alpha=0.35, linewidth=0)
-                axes.plot(middles, gaps(middle), color=colour, linewidth=1.5, marker=".", markersize=2.5)
-            mark_moments(axes, moments)
-            head(figure, shorten(kernel.label, LABEL_CHARACTERS))
-            axes.set_xlim(0, edges[-1])
-            known = [value for value in (*kernel.wait[2], *kernel.transfer[2]) if value is not None]
-            axes.set_ylim(0, max(known, default=1.0) * 1.5)
-            number_axis(axes, "x")
-            duration_axis(axes, "y", _LOWEST_US)
-            axes.grid(True, axis="y")
-            axes.set_xlabel(f"{unit} since the start")
-            axes.set_ylabel("time per collective")
+    return render(name, 2.0, draw, f"At most {number(max(data.waiting))} GPUs waiting at once, on average of a bin")
 
-        return draw
 
-    most = max(data.waiting)
-    panels = [render(f"{name}-all", 2.0, draw_all, f"At most {number(most)} GPUs waiting at once, on average of a bin")]
-    for position, kernel in enumerate(data.kernels, start=1):
-        waits = [value for value in kernel.wait[1] if value is not None]
-        alt = f"{shorten(kernel.label, LABEL_CHARACTERS)}: median waits up to {duration(max(waits, default=0.0))}"
-        panels.append(render(f"{name}-{position}", 2.0, draw_kernel(kernel), alt))
-    return "".join(panels)
+def _draw_kernel(kernel: KernelWaiting, name: str, axis: _Axis) -> str:
+    def draw(figure: "Figure") -> None:
+        axes = figure.subplots()
+        for (low, middle, high), colour in ((kernel.wait, WAIT_COLOUR), (kernel.transfer, TRANSFER_COLOUR)):
+            axes.fill_between(axis.middles, gaps(low), gaps(high), color=colour, alpha=0.35, linewidth=0)
+            axes.plot(axis.middles, gaps(middle), color=colour, linewidth=1.5, marker=".", markersize=2.5)
+        mark_moments(axes, axis.moments)
+        head(figure, shorten(kernel.label, LABEL_CHARACTERS))
+        axes.set_xlim(0, axis.edges[-1])
+        known = [value for value in (*kernel.wait[2], *kernel.transfer[2]) if value is not None]
+        axes.set_ylim(0, max(known, default=1.0) * 1.5)
+        number_axis(axes, "x")
+        duration_axis(axes, "y", _LOWEST_US)
+        axes.grid(True, axis="y")
+        axes.set_xlabel(f"{axis.unit} since the start")
+        axes.set_ylabel("time per collective")
+
+    waits = [value for value in kernel.wait[1] if value is not None]
+    longest = duration(max(waits, default=0.0))
+    return render(name, 2.0, draw, f"{shorten(kernel.label, LABEL_CHARACTERS)}: median waits up to {longest}")
