@@ -91,7 +91,7 @@ def _finding(seen: Observations, first: Late, group: list[Late], severity: Sever
             f"{everybody} stand still {share:.1%} of the time for {name}: {names[0]} spends"
             f" {first.late_us / 1e3:.3g} ms less in communication than its peers in each of {first.window.length}"
             f" stretches of the job ({first.window.marked} clearly; by chance p < {max(first.probability, 1e-12):.1g})."
-            f"{confirmation}{first.cause}"
+            f"{confirmation}{first.cause}{_victims(seen, first)}"
         ),
         counter_evidence=f"{doubt} Waiting for others and slow transfers are already taken out.{_unseen(seen, group)}",
         next_step=(
@@ -99,6 +99,15 @@ def _finding(seen: Observations, first: Late, group: list[Late], severity: Sever
             " pressure, Python garbage collection. The network is not the suspect."
         ),
     )
+
+
+def _victims(seen: Observations, first: Late) -> str:
+    """Who waits: first those of its stage, and everybody else through them."""
+    stage = next(stage for stage in seen.stages() if set(first.processes) <= stage)
+    peers = sorted({host for host, _ in stage - set(first.processes)})
+    shown = ", ".join(peers[:_SHOWN]) + (f" and {len(peers) - _SHOWN} more" if len(peers) > _SHOWN else "")
+    through = " and through them all others" if len(stage) < len(seen.processes) else ""
+    return f" Victims: its peers on {shown}{through}."
 
 
 def _unseen(seen: Observations, group: list[Late]) -> str:

@@ -28,6 +28,9 @@ MEDIA: tuple[Medium, ...] = ("nvlink", "network")
 # more than half of the job suffers from.
 _BEST_SHARE = 0.1
 
+# Names in a sentence.
+_SHOWN = 4
+
 # How many standard deviations of the noise between blocks a path must be slower than the reference to count as slow,
 # and may be to count as healthy: the reference, the best tenth of healthy blocks, is 1.3 of them below the middle.
 _SLOW_DEVIATIONS = 5.0
@@ -310,11 +313,20 @@ def _finding(
         evidence=(
             f"Transfers {within} take {ratio:.2g} times as long as the best of their kind, on {len(blame.slow)} paths"
             f" of {len(communicators)} communicators, in {blame.window.length} of {seen.blocks} stretches of the job;"
-            f" a member spends {share:.1%} of the time on what is too much."
+            f" a member spends {share:.1%} of the time on what is too much.{_victims(blame)}"
         ),
         counter_evidence=f"{cleared} {_WHY[blame.level]}",
         next_step=_NEXT[blame.level, blame.medium],
     )
+
+
+def _victims(blame: Blame) -> str:
+    """Who is on the slow paths and not at fault."""
+    victims = sorted(frozenset().union(*(item.path.hosts for item in blame.slow)) - set(blame.hosts))
+    if not victims or blame.level == "fabric" or not blame.hosts:
+        return ""
+    shown = ", ".join(victims[:_SHOWN]) + (f" and {len(victims) - _SHOWN} more" if len(victims) > _SHOWN else "")
+    return f" Victims, slow on these paths only: {shown}."
 
 
 _WHY: dict[str, str] = {
