@@ -4,6 +4,7 @@ ask it anything."""
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import duckdb
 import pyarrow as pa
@@ -22,7 +23,9 @@ from nixt_pipeline.inspector.runs import run_id
 from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import catalog, ingest, layout
 from nixt_pipeline.store.accounts import IngestSummary
+from nixt_pipeline.store.dropped import dropped
 from nixt_pipeline.store.fan_out import Progress
+from nixt_pipeline.store.files import write_text
 from nixt_pipeline.store.manifest import Manifest, read_manifest
 from nixt_pipeline.store.run_catalog import current_run_catalog
 
@@ -59,8 +62,12 @@ def decode_share(directory: Path, settings: Settings, share: int, shares: int, r
 
 
 def analyse_run(run: str, settings: Settings, progress: StepProgress | None = None) -> None:
-    """Materialise the cells, every analysis and the findings of an ingested run. Raises `UnknownRunError`."""
-    read_manifest(settings, run)
+    """Materialise the cells, every analysis and the findings of an ingested run. Raises `UnknownRunError`.
+
+    A run whose events were dropped keeps the results it has.
+    """
+    if dropped(read_manifest(settings, run).directory(settings)):
+        return
     analyses = (*ANALYSES, RUN_KERNELS)
     steps = 2 + len(analyses)
     report_step = progress or _no_progress
@@ -89,14 +96,31 @@ def _no_progress(_done: int, _total: int, _name: str) -> None:
     """For callers who do not want to be told."""
 
 
-def report_run(run: str, settings: Settings) -> Path:
-    """Write the report of an analysed run and the index of all runs; returns the report's path. Raises
-    `UnknownRunError`."""
+ReportForm = Literal["html", "pdf", "md"]
+
+
+def report_run(run: str, settings: Settings, form: ReportForm = "html") -> Path:
+    """Write the report of an analysed run and the index of all runs; returns the report's path.
+
+    The page is always written; with `form` `pdf` or `md`, so is that form beside it, and its path is returned. Raises
+    `UnknownRunError`, and `PdfError` when there is no browser that prints.
+    """
+    from nixt_pipeline.reporting.content import load_content
     from nixt_pipeline.reporting.index import render_index
+    from nixt_pipeline.reporting.markdown import report_markdown
+    from nixt_pipeline.reporting.pdf import print_pdf
     from nixt_pipeline.reporting.report import render_run_report
 
-    report = render_run_report(run, settings)
+    report = layout.report_dir(settings, run) / "index.html"
+    # Made while the events were there, it says more than one that is made without them.
+    if not (report.exists() and dropped(read_manifest(settings, run).directory(settings))):
+        report = render_run_report(run, settings)
     render_index(settings)
+    if form == "pdf":
+        return print_pdf(report)
+    if form == "md":
+        write_text(report_markdown(load_content(run, settings)), report.with_suffix(".md"))
+        return report.with_suffix(".md")
     return report
 
 

@@ -79,14 +79,22 @@ def decode(settings: Settings, directory: Path, share: str, run: str | None) -> 
 
 @main.command()
 @click.argument("run_or_directory", metavar="RUN|DIRECTORY")
+@click.option("--format", "form", type=click.Choice(["html", "pdf", "md"]), default="html", show_default=True)
+@click.option("--open", "opens", is_flag=True, help="Open the report in the browser, or whatever opens its kind.")
 @click.pass_obj
-def report(settings: Settings, run_or_directory: str) -> None:
-    """Analyse a run and write its HTML report; a dump directory is ingested first. Prints the report's path."""
+def report(settings: Settings, run_or_directory: str, form: api.ReportForm, opens: bool) -> None:
+    """Analyse a run and write its HTML report; a dump directory is ingested first. Prints the report's path.
+
+    A PDF is printed by Chromium or Chrome; md is a page of Markdown with the findings, for a ticket.
+    """
     with input_errors():
         run = run_or_directory
         if Path(run_or_directory).is_dir():
             run = _ingest(Path(run_or_directory), None, settings).run
-        click.echo(_analyse_and_report(run, settings))
+        path = _analyse_and_report(run, settings, form)
+    click.echo(path)
+    if opens:
+        click.launch(str(path))
 
 
 @main.command()
@@ -198,10 +206,15 @@ def _ingest(directory: Path, run: str | None, settings: Settings) -> IngestSumma
         return api.ingest_run(directory, settings, run, lambda done, total: advance(done, total, ""))
 
 
-def _analyse_and_report(run: str, settings: Settings) -> Path:
+def _analyse_and_report(run: str, settings: Settings, form: api.ReportForm = "html") -> Path:
+    from nixt_pipeline.reporting.pdf import PdfError
+
     with _progress("Analysing") as advance:
         api.analyse_run(run, settings, advance)
-    return api.report_run(run, settings)
+    try:
+        return api.report_run(run, settings, form)
+    except PdfError as error:
+        raise InputError(str(error)) from error
 
 
 def _describe(summary: IngestSummary) -> str:
@@ -257,6 +270,7 @@ main.add_command(fleet_commands.runs)
 main.add_command(fleet_commands.compare)
 main.add_command(fleet_commands.baselines)
 main.add_command(fleet_commands.hosts)
+main.add_command(fleet_commands.retention)
 
 if __name__ == "__main__":
     main()

@@ -104,10 +104,11 @@ def test_settings_come_from_a_file_and_the_environment_wins(tmp_path: Path, monk
 
 @pytest.mark.slow
 def test_a_report_of_a_directory_is_one_command() -> None:
-    result = nixt("report", str(FIXTURES / "job_2.30.7_8ranks"))
+    result = nixt("report", str(FIXTURES / "job_2.30.7_8ranks"), "--format", "md")
     assert result.exit_code == 0, result.output
-    report = Path(result.stdout.splitlines()[-1])
-    assert "job_2.30.7_8ranks" in report.read_text(encoding="utf-8")
+    summary = Path(result.stdout.splitlines()[-1])
+    assert summary.read_text(encoding="utf-8").startswith("# job\\_2.30.7\\_8ranks\n")
+    assert "job_2.30.7_8ranks" in summary.with_suffix(".html").read_text(encoding="utf-8")
     assert Path("reports/index.html").exists()
 
 

@@ -34,34 +34,36 @@ URGENCY = {"P0": "P0 act now", "P1": "P1 open a ticket", "P2": "P2 note", "info"
 
 
 def verdict_sentence(diagnosis: Mapping[str, Any] | None) -> str:
-    """The verdict in a sentence, for the top of the page and for lists of runs."""
+    """The verdict in a sentence, for the top of the page and for lists of runs. Findings that only inform make none."""
     if diagnosis is None:
         return "This run has not been diagnosed."
-    if diagnosis["verdict"] == "not-assessable":
-        return f"Not assessable: {plain(diagnosis['reason'])}. This says nothing about the job's health."
     findings = diagnosis["findings"]
-    if not findings:
-        return "Nothing found: no host or process stands out in what was recorded."
-    first = findings[0]
-    cost = first["effect"]["cost_share"]
-    costs = f", at {percent(cost)} of the time" if cost else ""
-    since = f" since {moment(first['onset_us'])}" if first["onset_us"] is not None else ""
-    more = f" {plural(len(findings) - 1, 'more finding')} below." if len(findings) > 1 else ""
-    return f"{title(first)}{costs}{since}.{more}"
+    if diagnosis["verdict"] == "findings":
+        first = findings[0]
+        cost = first["effect"]["cost_share"]
+        costs = f", at {percent(cost)} of the time" if cost else ""
+        since = f" since {moment(first['onset_us'])}" if first["onset_us"] is not None else ""
+        more = f" {plural(len(findings) - 1, 'more finding')} below." if len(findings) > 1 else ""
+        return f"{title(first)}{costs}{since}.{more}"
+    notes = f" {plural(len(findings), 'note')} for information below." if findings else ""
+    if diagnosis["verdict"] == "not-assessable":
+        return f"Not assessable: {plain(diagnosis['reason'])}. This says nothing about the job's health.{notes}"
+    return f"Nothing found: no host or process stands out in what was recorded.{notes}"
 
 
 def verdict_class(diagnosis: Mapping[str, Any] | None) -> str:
     """The most urgent severity, or the verdict: what the page colours the sentence by."""
     if diagnosis is None:
         return "not-diagnosed"
-    return str(diagnosis["findings"][0]["severity"] if diagnosis["findings"] else diagnosis["verdict"])
+    found = diagnosis["verdict"] == "findings"
+    return str(diagnosis["findings"][0]["severity"] if found else diagnosis["verdict"])
 
 
 def verdict_words(diagnosis: Mapping[str, Any] | None) -> str | None:
     """The verdict for a table of runs: the most urgent severity with what and where, `none found`, `not assessable`."""
     if diagnosis is None:
         return None
-    if not diagnosis["findings"]:
+    if diagnosis["verdict"] != "findings":
         return {"none-found": "none found", "not-assessable": "not assessable"}.get(diagnosis["verdict"])
     first = diagnosis["findings"][0]
     more = len(diagnosis["findings"]) - 1

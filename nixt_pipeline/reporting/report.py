@@ -64,8 +64,10 @@ def report_html(content: RunContent) -> str:
 
 
 def _calm(content: RunContent) -> tuple[str, str]:
-    """Title and words of the one card of a run without findings."""
+    """Title and words of the first card of a run without findings that call for anything; empty when there are."""
     diagnosis = content.diagnosis
+    if diagnosis is not None and diagnosis["verdict"] == "findings":
+        return "", ""
     if diagnosis is None:
         return "Not diagnosed", f"Run: nixt diagnose {content.manifest.run}"
     if diagnosis["verdict"] == "not-assessable":

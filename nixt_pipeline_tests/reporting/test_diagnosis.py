@@ -7,6 +7,7 @@ from nixt_pipeline.reporting.diagnosis import (
     verdict_sentence,
     verdict_words,
 )
+from nixt_pipeline.reporting.report import report_html
 from nixt_pipeline_tests.reporting import examples
 from nixt_pipeline_tests.reporting.examples import diagnosis, finding
 
@@ -33,6 +34,14 @@ def test_the_verdict_is_a_sentence_with_what_where_cost_and_onset() -> None:
 )
 def test_a_run_without_findings_says_what_that_means(found: dict[str, object], sentence: str, colour: str) -> None:
     assert (verdict_sentence(found), verdict_class(found)) == (sentence, colour)
+
+
+def test_findings_that_only_inform_make_no_verdict() -> None:
+    found = diagnosis(finding(kind="clock-skew", severity="info"), verdict="none-found")
+    assert verdict_sentence(found).endswith("in what was recorded. 1 note for information below.")
+    assert (verdict_class(found), verdict_words(found)) == ("none-found", "none found")
+    html = report_html(examples.content(tables=dict.fromkeys(examples.READINGS), diagnosis=found))
+    assert html.index("Nothing to do") < html.index("Clocks differ: gpu-1")
 
 
 def test_a_card_says_what_where_since_when_cost_confidence_and_next_step() -> None:
