@@ -18,6 +18,7 @@ import pyarrow as pa
 from scipy import stats
 
 from nixt_pipeline.comparison.workload import Row, all_kernels
+from nixt_pipeline.inspector.operations import format_bytes
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, STRING, Column, Role, schema
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store.files import write_table
@@ -59,7 +60,7 @@ SCALING_COLUMNS: tuple[Column, ...] = (
     Column("transfer_cv", F64, Role.DERIVED, "", "Coefficient of variation of the transfer"),
     Column("capture_rate", F64, Role.DERIVED, "", "Recorded share of the expected records, the lowest of the runs"),
     Column("busbw_trend", F64, Role.DERIVED, "", "Spearman's rank correlation of bandwidth with GPUs; one kernel only"),
-    Column("busbw_trend_p", F64, Role.DERIVED, "", "Its probability by chance"),
+    Column("busbw_trend_p", F64, Role.DERIVED, "", "Probability of such an order by chance (Kendall)"),
     Column("cv_trend", F64, Role.DERIVED, "", "Spearman's rank correlation of busbw_cv with GPUs; one kernel only"),
 )
 
@@ -188,7 +189,7 @@ def _series_name(same: bool, rows: Sequence[Mapping[str, object]]) -> str:
     row = rows[0]
     parts = [str(row["coll"]), str(row["coll_type"])]
     if same:
-        parts.append(f"{row['n_ranks']}r/{row['nnodes']}n, {row['coll_msg_size_bytes']} B")
+        parts.append(f"{row['n_ranks']}r/{row['nnodes']}n {format_bytes(float(str(row['coll_msg_size_bytes'])))}")
     return " ".join(parts) + (f" ({row['parallel_role']})" if row["parallel_role"] else "")
 
 
@@ -228,8 +229,9 @@ def _trends(rows: Sequence[Mapping[str, object]]) -> dict[str, float | None]:
     if len(gpus) >= _MIN_POINTS:
         busbw, cvs = [row["busbw_gbs"] for row in rows], [row["busbw_cv"] for row in rows]
         if len(set(busbw)) > 1:
-            trend = stats.spearmanr(gpus, busbw)
-            found |= {"busbw_trend": float(trend.statistic), "busbw_trend_p": float(trend.pvalue)}
+            # Of four points even a perfect order is 1 in 12 by chance; Spearman's own p-value says it is none.
+            chance = stats.kendalltau(gpus, busbw).pvalue
+            found |= {"busbw_trend": float(stats.spearmanr(gpus, busbw).statistic), "busbw_trend_p": float(chance)}
         if None not in cvs and len(set(cvs)) > 1:
             found["cv_trend"] = float(stats.spearmanr(gpus, cvs).statistic)
     return found

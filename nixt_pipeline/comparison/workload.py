@@ -5,9 +5,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from nixt_pipeline.comparison.run_kernels import RUN_KERNELS
+from nixt_pipeline.inspector.taxonomy import STRING, Column, Role, schema
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
+from nixt_pipeline.store.files import write_table
 
 Row = Mapping[str, Any]
 
@@ -15,21 +20,36 @@ Row = Mapping[str, Any]
 # run; 5 %, because few kernels carry nearly all (97 % in the paper's top two to four) and small ones come and go.
 _CHARACTERISTIC_SHARE = 0.05
 # Columns of `run_kernels` that hold one value; the lists are read for single runs only.
-_SCALARS = tuple(column.name for column in RUN_KERNELS.columns if not column.name.startswith(("block", "group_")))
+_SCALARS = tuple(column for column in RUN_KERNELS.columns if not column.name.startswith(("block", "group_")))
+_STATE = Column("state", STRING, Role.IDENTIFIER, "", "Which version of the run's kernels the row is from")
+_MERGED = schema((*_SCALARS, _STATE))
+
+_READ = f"""
+SELECT {", ".join(column.name for column in _SCALARS)}
+FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
+"""
 
 
 def all_kernels(runs: Iterable[str], settings: Settings) -> dict[str, list[dict[str, Any]]]:
-    """The kernels of many runs without their lists; runs that have none yet are left out."""
-    paths = [layout.results_path(settings, RUN_KERNELS.name, run) for run in runs]
-    files = [str(path) for path in paths if path.exists()]
+    """The kernels of many runs without their lists; runs that have none yet are left out.
+
+    They are kept in one file, `results/all_kernels.parquet`, so that only new and changed runs are opened again:
+    opening thousands of files takes longer than all that is done with them.
+    """
+    merged = settings.data_dir / "results" / "all_kernels.parquet"
+    paths = {run: layout.results_path(settings, RUN_KERNELS.name, run) for run in runs}
+    states = {run: str(path.stat().st_mtime_ns) for run, path in paths.items() if path.exists()}
     found: dict[str, list[dict[str, Any]]] = {}
-    if files:
-        columns = ", ".join(_SCALARS)
-        sql = f"SELECT {columns} FROM read_parquet($files, hive_partitioning = false, union_by_name = true)"
-        with catalog.connect(settings) as con:
-            rows = con.sql(sql, params={"files": files}).to_arrow_table().to_pylist()
-        for row in rows:
+    for row in pq.read_table(merged).to_pylist() if merged.exists() else ():
+        if states.get(row["run"]) == row["state"]:
             found.setdefault(row["run"], []).append(row)
+    files = [str(paths[run]) for run in states if run not in found]
+    if files:
+        with catalog.connect(settings) as con:
+            for row in con.sql(_READ, params={"files": files}).to_arrow_table().to_pylist():
+                found.setdefault(row["run"], []).append({**row, "state": states[row["run"]]})
+        rows = [row for run in sorted(found) for row in found[run]]
+        write_table(pa.Table.from_pylist(rows, schema=_MERGED), merged)
     return found
 
 

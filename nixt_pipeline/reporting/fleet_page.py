@@ -210,6 +210,7 @@ def _scaling(rows: Sequence[Row] | None, totals: Sequence[Row] | None) -> Sectio
         Spec("Transfer CV", "transfer_cv", number, numeric=True),
         Spec("Captured", "capture_rate", percent, numeric=True),
         Spec("Trend", "busbw_trend", number, numeric=True),
+        Spec("by chance", "busbw_trend_p", percent, numeric=True),
     )
     total_columns = (
         Spec("Model", "model"),

@@ -8,6 +8,7 @@ from nixt_pipeline.comparison.baselines import update_baselines
 from nixt_pipeline.comparison.compare import ComparisonError
 from nixt_pipeline.comparison.decisions import Decision, decide
 from nixt_pipeline.comparison.regression import with_regression
+from nixt_pipeline.comparison.workload import all_kernels
 from nixt_pipeline.diagnosis.findings import Diagnosis, Finding, RunCoverage
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.run_catalog import update_run_catalog
@@ -124,3 +125,15 @@ def test_asking_for_the_baseline_of_a_run_without_one_says_what_to_do(usual: Set
     assert compare_with_baseline(["job-3"], rows, usual).verdict == "equivalent"
     with pytest.raises(ComparisonError, match="job-9 has no baseline: `nixt baselines` says why"):
         compare_with_baseline(["job-9"], rows, usual)
+
+
+def test_kernels_of_all_runs_are_kept_and_renewed_when_a_run_is(usual: Settings) -> None:
+    def slowest(run: str) -> float:
+        return float(max(row["transfer_p50_us"] for row in all_kernels(["job-0", "job-1"], usual)[run]))
+
+    before = slowest("job-0")
+    assert slowest("job-0") == before
+    write_run(job(0, factor=3.0), CLUSTER, usual)
+    assert slowest("job-0") == pytest.approx(3 * before, rel=0.05)
+    assert slowest("job-1") == pytest.approx(before, rel=0.05)
+    assert all_kernels(["job-1", "missing"], usual).keys() == {"job-1"}
