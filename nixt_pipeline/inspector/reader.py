@@ -21,8 +21,14 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-# What a log without a mark starts with when it was saved as UTF-16.
-_UNMARKED_UTF16 = ((b'{\x00"\x00', "utf-16-le"), (b'\x00{\x00"', "utf-16-be"))
+# What a log without a mark starts with when it was saved in one of these, as lines or indented.
+_UNMARKED = (
+    *((b"{\x00" + after + b"\x00", "utf-16-le") for after in (b'"', b"\r", b"\n")),
+    *((b"\x00{\x00" + after, "utf-16-be") for after in (b'"', b"\r", b"\n")),
+    (b"{\x00\x00\x00", "utf-32-le"),
+)
+# Where a line that is too long is cut, if it holds records.
+_RECORD_STARTS = (b'{"header"', b'{"coll_perf"', b'{"p2p_perf"')
 
 
 class Line(NamedTuple):
@@ -95,7 +101,8 @@ class LogReader:
             else:
                 pending += chunk
             while len(pending) > self._max_line_bytes:
-                cut = pending.rfind(b'}{"', 0, self._max_line_bytes) + 1 or self._max_line_bytes
+                cut = max(pending.rfind(start, 1, self._max_line_bytes) for start in _RECORD_STARTS)
+                cut = cut if cut > 0 else self._max_line_bytes
                 yield Block(offset, pending[:cut])
                 offset += cut
                 pending = pending[cut:]
@@ -122,7 +129,7 @@ class LogReader:
             first += more
         mark, encoding = next(((m, e) for m, e in _BYTE_ORDER_MARKS if first.startswith(m)), (b"", "utf-8"))
         if not mark:
-            encoding = next((e for start, e in _UNMARKED_UTF16 if first.startswith(start)), "utf-8")
+            encoding = next((e for start, e in _UNMARKED if first.startswith(start)), "utf-8")
         first = first[len(mark) :]
         self.blank_bytes = len(codecs.BOM_UTF8) if mark else 0
         self.content_bytes = self.blank_bytes

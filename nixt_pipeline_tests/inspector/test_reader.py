@@ -131,6 +131,7 @@ def test_other_truncated_streams_are_reported(tmp_path: Path, name: str, compres
         (TEXT.decode().encode("utf-16-le"), 0),
         (TEXT.decode().encode("utf-16-be"), 0),
         (TEXT.decode().encode("utf-32"), 3),
+        (TEXT.decode().encode("utf-32-le"), 0),
     ],
 )
 def test_other_encodings_come_out_as_utf8(tmp_path: Path, content: bytes, mark_bytes: int) -> None:
@@ -156,11 +157,12 @@ def test_lines_across_chunks_keep_their_offsets(tmp_path: Path) -> None:
 
 
 def test_an_endless_line_comes_in_pieces_cut_between_records(tmp_path: Path) -> None:
-    content = b'{"header":1}' * 10  # 120 bytes without a line end
-    lines, _ = read(tmp_path / "x", content, max_line_bytes=50)
-    assert b"".join(line.data for line in lines) == content
-    assert {len(line.data) % 12 for line in lines} == {0}
-    assert max(len(line.data) for line in lines) <= 50
+    for between in (b"", b"\r", b", "):
+        record = b'{"header":1}' + between
+        lines, _ = read(tmp_path / "x", record * 10, max_line_bytes=50)
+        assert b"".join(line.data for line in lines) == record * 10
+        assert {len(line.data) % len(record) for line in lines} == {0}
+        assert max(len(line.data) for line in lines) <= 50
 
 
 def test_a_bomb_is_read_no_further_than_the_limit(tmp_path: Path) -> None:
