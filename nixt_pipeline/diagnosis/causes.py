@@ -18,28 +18,24 @@ _GPU_SHARE, _CPU_SHARE = 0.8, 0.2
 # Fewer collectives have no typical launch.
 _LEAST_LAUNCHES = 20
 
-_LAUNCHES = """
+# Collectives that waited for the late one are those in which the question arises.
+_WAITED_FOR = """
+    SELECT b.comm, b.coll, b.coll_sn, b.max_exec_time_us - b.min_exec_time_us AS waited_us
+    FROM blocked_cells AS b
+    JOIN diagnosed_processes AS p ON p.writer = b.last_writer
+    WHERE b.block BETWEEN $first AND $last AND (p.hostname || '-pid' || p.pid) IN (SELECT unnest($late))
+        AND b.max_exec_time_us - b.min_exec_time_us > $floor_us
+"""
+_WAITED = f"SELECT median(waited_us) FROM ({_WAITED_FOR})"
+_LAUNCHES = f"""
 SELECT
     (l.hostname || '-pid' || l.pid) IN (SELECT unnest($late)) AS late,
     median(list_min(l.kernel_start_ts) - l.start_ts) AS lag_us, count(*) AS launches
 FROM channels AS l
-JOIN diagnosed_communicators AS k
-    ON k.id IS NOT DISTINCT FROM l.id AND k.comm_name IS NOT DISTINCT FROM l.comm_name
-    AND k.n_ranks = l.n_ranks AND k.nnodes IS NOT DISTINCT FROM l.nnodes
-JOIN blocked_cells AS b ON b.comm = k.comm AND b.coll = l.coll AND b.coll_sn = l.coll_sn
+JOIN diagnosed_communicators AS k ON k.communicator = hash(l.id, l.comm_name, l.n_ranks, l.nnodes)
+JOIN ({_WAITED_FOR}) AS w ON w.comm = k.comm AND w.coll = l.coll AND w.coll_sn = l.coll_sn
 WHERE l.kind = 'collective' AND l.start_ts > 0 AND list_min(l.kernel_start_ts) >= l.start_ts
-    AND b.block BETWEEN $first AND $last
-    -- Collectives that waited for the late one are those in which the question arises.
-    AND (b.min_hostname || '-pid' || b.min_pid) IN (SELECT unnest($late))
-    AND b.max_exec_time_us - b.min_exec_time_us > $floor_us
 GROUP BY ALL
-"""
-
-_WAITED = """
-SELECT median(max_exec_time_us - min_exec_time_us)
-FROM blocked_cells
-WHERE block BETWEEN $first AND $last AND (min_hostname || '-pid' || min_pid) IN (SELECT unnest($late))
-    AND max_exec_time_us - min_exec_time_us > $floor_us
 """
 
 

@@ -117,7 +117,7 @@ def test_the_report_and_the_index_show_what_was_found(settings: Settings) -> Non
     assert "gpu-node-02-pid32820" in html.split('id="findings"')[1].split("</section>")[0]
     assert stored["findings"][0]["counter_evidence"] in html
     index = render_index(settings).read_text(encoding="utf-8")
-    assert "P1 late-arrival: gpu-node-02-pid32820" in index
+    assert "late-arrival: gpu-node-02-pid32820" in index
 
 
 def test_the_findings_are_a_table_of_the_run(settings: Settings) -> None:
