@@ -41,7 +41,7 @@ def verdict_sentence(diagnosis: Mapping[str, Any] | None) -> str:
     if diagnosis["verdict"] == "findings":
         first = findings[0]
         cost = first["effect"]["cost_share"]
-        costs = f", at {percent(cost)} of the time" if cost else ""
+        costs = f", costing {percent(cost)} of the time" if cost else ""
         since = f" since {moment(first['onset_us'])}" if first["onset_us"] is not None else ""
         more = f" {plural(len(findings) - 1, 'more finding')} below." if len(findings) > 1 else ""
         return f"{title(first)}{costs}{since}.{more}"

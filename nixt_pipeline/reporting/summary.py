@@ -135,7 +135,7 @@ def _bandwidth_tile(content: RunContent) -> Tile:
 
 
 def _waiting_tile(content: RunContent) -> Tile:
-    label = "of the GPUs' time in collectives is waiting for a late rank"
+    label = "of the GPUs' time in collectives is waiting for the last rank"
     if "hot_kernels" not in content.tables:
         return Tile(NOT_COMPUTED, label)
     split = [row for row in content.rows("hot_kernels") if row["wait_us"] is not None]

@@ -15,7 +15,7 @@ from nixt_pipeline_tests.reporting.examples import diagnosis, finding
 def test_the_verdict_is_a_sentence_with_what_where_cost_and_onset() -> None:
     found = diagnosis(finding(), finding(kind="clock-skew", severity="info"))
     assert verdict_sentence(found) == (
-        "Slow transfers: gpu-1, at 22 % of the time since 2025-08-30 20:20:08 UTC. 1 more finding below."
+        "Slow transfers: gpu-1, costing 22 % of the time since 2025-08-30 20:20:08 UTC. 1 more finding below."
     )
     assert verdict_class(found) == "P1"
 

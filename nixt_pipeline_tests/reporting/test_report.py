@@ -146,7 +146,7 @@ def test_the_tiles_say_where_the_bytes_are_how_fast_they_are_and_how_much_of_the
         # Two kernels of two ranks with 250 us of waiting and 375 us of transfer each: 500 of 500 + 2 x 750 us.
         (
             "25 %",
-            "of the GPUs' time in collectives is waiting for a late rank",
+            "of the GPUs' time in collectives is waiting for the last rank",
             "500 us of 2 ms, over complete collectives",
         ),
     ]
