@@ -90,7 +90,8 @@ def find_baselines(
 def members(
     table: pa.Table, workload: str, before_us: int, limits: Thresholds, without: str = ""
 ) -> dict[int, list[str]]:
-    """Mode -> its members, the newest first, among runs that began before `before_us` and have not expired then.
+    """Mode -> its members among runs that began before `before_us` and have not expired then; pinned ones first, then
+    the newest.
 
     Pinned runs do not expire. Empty when the baseline is not established.
     """
@@ -106,7 +107,7 @@ def members(
     if len(rows) < limits.baseline_min_runs and not any(row["decision"] == "pinned" for row in rows):
         return {}
     found: dict[int, list[str]] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: (-(row["first_dump_us"] or 0), row["run"])):
+    for row in sorted(rows, key=lambda row: (row["decision"] != "pinned", -(row["first_dump_us"] or 0), row["run"])):
         found[row["mode"] or 1].append(row["run"])
     return dict(sorted(found.items()))
 

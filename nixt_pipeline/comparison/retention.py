@@ -1,7 +1,7 @@
 """Which runs lose their raw events, by age and by size, and which keep them.
 
-The policy names runs; nothing else is ever deleted. Baselines and runs with urgent findings keep their events, because
-somebody may want to look again. Every run keeps its small results.
+The policy names runs; nothing else is ever deleted. Runs that new ones are compared with, and runs with urgent
+findings, keep their events, because somebody may want to look again. Every run keeps its small results.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,11 +12,12 @@ from typing import Literal
 
 import pyarrow as pa
 
-from nixt_pipeline.comparison.baselines import update_baselines
+from nixt_pipeline.comparison.against import MAX_MEMBERS
+from nixt_pipeline.comparison.baselines import members, update_baselines
 from nixt_pipeline.comparison.run_kernels import RUN_KERNELS
 from nixt_pipeline.comparison.workload import Row
 from nixt_pipeline.inspector.taxonomy import I64, RUN, STRING, Column, Role, schema
-from nixt_pipeline.settings import Settings
+from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.catalog import publish_catalog
 from nixt_pipeline.store.dropped import dropped
@@ -96,9 +97,9 @@ def plan(holdings: Iterable[Holding], policy: Policy, now_us: int) -> list[Step]
 def plan_retention(settings: Settings, policy: Policy, now: datetime) -> list[Step]:
     """What the policy would do to the runs of the store; nothing is changed. Raises `DecisionsError`."""
     rows = current_run_catalog(settings).table.to_pylist()
-    fit = {row["run"] for row in update_baselines(settings, rows).to_pylist() if row["fit"]}
+    used = _used_baselines(update_baselines(settings, rows), settings.thresholds)
     holdings = [
-        Holding(row["run"], _ended_us(row), event_bytes(row["run"], settings), _held(row, fit, policy, settings))
+        Holding(row["run"], _ended_us(row), event_bytes(row["run"], settings), _held(row, used, policy, settings))
         for row in rows
     ]
     return plan(holdings, policy, int(now.timestamp() * 1e6))
@@ -120,6 +121,15 @@ def apply_retention(settings: Settings, steps: Sequence[Step], now: datetime) ->
     return done
 
 
+def _used_baselines(table: pa.Table, limits: Thresholds) -> set[str]:
+    """The members of baselines that the next run of their workload would be compared with."""
+    newest: dict[str, int] = {}
+    for row in table.to_pylist():
+        newest[row["workload"]] = max(newest.get(row["workload"], 0), row["first_dump_us"] or 0)
+    groups = [members(table, workload, began_us + 1, limits) for workload, began_us in newest.items()]
+    return {run for modes in groups for runs in modes.values() for run in runs[:MAX_MEMBERS]}
+
+
 def retention_path(settings: Settings) -> Path:
     """The file that says what became of each run's events the last time."""
     return settings.data_dir / "results" / "retention.parquet"
@@ -132,7 +142,7 @@ def write_steps(steps: Sequence[Step], settings: Settings) -> pa.Table:
     return table
 
 
-def _held(row: Row, fit: set[str], policy: Policy, settings: Settings) -> str:
+def _held(row: Row, used: set[str], policy: Policy, settings: Settings) -> str:
     """Why a run keeps its events whatever the limits."""
     has_results = layout.results_path(settings, RUN_KERNELS.name, row["run"]).exists() and row["analysed"]
     interrupted = dropped(read_manifest(settings, row["run"]).directory(settings)) is not None
@@ -140,7 +150,7 @@ def _held(row: Row, fit: set[str], policy: Policy, settings: Settings) -> str:
         return ""  # after the marker was written: there is nothing left to keep
     if not (has_results and row["verdict"]):
         return "not analysed yet"
-    if "baselines" in policy.keep and row["run"] in fit:
+    if "baselines" in policy.keep and row["run"] in used:
         return "a baseline"
     if "findings" in policy.keep and row["worst_severity"] in ("P0", "P1"):
         return f"has a finding of severity {row['worst_severity']}"

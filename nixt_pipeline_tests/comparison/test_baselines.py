@@ -115,7 +115,7 @@ def test_members_are_earlier_and_not_too_old() -> None:
     assert members(found, workload, 97 * DAY_US, LIMITS) == {}  # a and b are two, and old has expired
     assert members(found, "another", 98 * DAY_US, LIMITS) == {}
     pinned = table(factors, [catalog_row(run, day) for run, day in days.items()], {"old": Decision(decision="pinned")})
-    assert members(pinned, workload, 98 * DAY_US, LIMITS) == {1: ["c", "b", "a", "old"]}
+    assert members(pinned, workload, 98 * DAY_US, LIMITS) == {1: ["old", "c", "b", "a"]}
 
 
 def test_a_workload_is_what_carries_the_bytes() -> None:

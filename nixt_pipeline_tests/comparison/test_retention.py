@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.many_runs import Cluster, Job, write_run
 from nixt_pipeline.analysis import analysis_named, materialise
 from nixt_pipeline.api import analyse_run, compare, ingest_run, report_run
+from nixt_pipeline.comparison.against import MAX_MEMBERS
 from nixt_pipeline.comparison.decisions import Decision, decide
 from nixt_pipeline.comparison.retention import Holding, Policy, Step, apply_retention, plan, plan_retention
 from nixt_pipeline.comparison.summaries import load_summary
@@ -154,3 +156,18 @@ def test_a_run_that_is_being_ingested_again_is_left_alone(settings: Settings) ->
     (done,) = apply_retention(settings, [Step("old", "drop", 1, "old")], NOW)
     assert (done.action, done.reason) == ("failed", "run old is being ingested again; its events are kept for now")
     assert layout.table_files(read_manifest(settings, "old").directory(settings), "events")
+
+
+def test_only_baselines_that_are_still_used_keep_their_events(settings: Settings) -> None:
+    cluster = Cluster(("gpu-1", "gpu-2"), frozenset())
+    for number in range(MAX_MEMBERS + 2):
+        job = Job(f"job-{number:02}", float(number), ("gpu-1", "gpu-2"))
+        write_run(job, cluster, settings)
+        generation = read_manifest(settings, job.run).directory(settings)
+        write_text("events", generation / "events" / "part.parquet")
+    decide("job-00", Decision(decision="pinned"), settings)
+    actions = {step.run: step.action for step in plan_retention(settings, ALWAYS, NOW)}
+    # A new run would be compared with the pinned one and the latest seven: of ten, 0 and 3 to 9.
+    assert [run for run, action in actions.items() if action == "drop"] == ["job-01", "job-02"]
+    everything = plan_retention(settings, Policy(0.001, 0, ()), NOW)
+    assert {step.action for step in everything} == {"drop"}
