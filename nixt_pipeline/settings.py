@@ -69,8 +69,9 @@ class Thresholds(BaseModel):
     # One block is an incident, not a condition; three in a row or more are.
     min_blocks: int = 3
     min_density: float = 0.6
-    # A slow path that costs little is worth a note only when it stays slow: eight blocks are 1 in 256 by chance.
-    min_blocks_without_cost: int = 8
+    # A slow path that costs little is worth a note only when it stays slow; that it is slow for three blocks is possible
+    # by congestion.
+    min_blocks_without_cost: int = 4
     # Family-wise: one false name in a hundred runs, at most.
     max_chance: float = 0.01
     # The named one must have come last in at least half of the collectives in which ranks waited (rule B3, k/m).
@@ -80,7 +81,7 @@ class Thresholds(BaseModel):
     slow_transfer_ratio: float = 1.15
     healthy_transfer_ratio: float = 1.07
     # Below this a difference of medians is the resolution of the times (whole microseconds) and of the launch.
-    slow_transfer_floor_us: float = 20.0
+    slow_transfer_floor_us: float = 5.0
     # Fewer complete collectives than this show no pattern; fewer than a tenth of all are a biased sample (rule B0).
     min_diagnosed_cells: int = 20
     min_assessable_share: float = 0.1
