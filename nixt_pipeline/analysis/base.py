@@ -69,15 +69,16 @@ class Shares:
     `parameters` is SQL that gives one row for each share, of about `$records_per_share` records; `sql` computes a share
     with the columns of that row as its parameters. The rows of all shares are the table `shares` of the analysis's SQL.
 
-    With `levels`, `sql` gathers samples instead, which `distributions.summarise` by `quantiles` for each level; a level
-    names the columns it groups by, the first all of them. The column `level` counts them from 0, and columns that a
-    level does not have are null.
+    With `levels`, `sql` gathers samples instead, which `distributions.summarise` for each level by the quantiles of
+    bandwidth and time; a level names the columns it groups by, the first all of them. The column `level` counts them
+    from 0, and columns that a level does not have are null.
     """
 
     parameters: str
     sql: str
     levels: tuple[tuple[str, ...], ...] = ()
-    quantiles: tuple[float, ...] = ()
+    busbw_quantiles: tuple[float, ...] = ()
+    time_quantiles: tuple[float, ...] = (0.5,)
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _compute_shares(shares: Shares, con: duckdb.DuckDBPyConnection, bound: dict[
         if not shares.levels:
             tables.append(share)
         for level, keys in enumerate(shares.levels):
-            table = summarise(share, keys, shares.quantiles)
+            table = summarise(share, keys, shares.busbw_quantiles, shares.time_quantiles)
             tables.append(table.append_column("level", pa.array([level] * table.num_rows, pa.int32())))
     return pa.concat_tables(tables, promote_options="default") if tables else None
 

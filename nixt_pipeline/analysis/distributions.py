@@ -8,7 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from nixt_pipeline.inspector.operations import has_bandwidth
 
 Floats = NDArray[np.float64]
+
+# Counting looks at each value once and at each number of the range once; partial sorting takes several times as long.
+_COUNTED_RANGE = 4
 
 # GROUP BY this, and each group is of one kernel whose bandwidths are either all written or all the formula's.
 KERNEL = "coll, n_ranks, nnodes, coll_msg_size_bytes, coll_busbw_gbs IS NULL AND flags & $bandwidth_flags = 0"
@@ -32,44 +35,76 @@ SAMPLES = """
 """
 
 
-def summarise(samples: pa.Table, keys: Sequence[str], quantiles: Sequence[float]) -> pa.Table:
+# Shares that are ranges of hosts, because a log file holds one host's records: the others' are hardly read. Records of
+# no host are a share of their own.
+OF_HOSTS = """
+WITH by_host AS (SELECT hostname, sum(records) AS records FROM hosts GROUP BY hostname),
+numbered AS (
+    SELECT hostname, (sum(records) OVER (ORDER BY hostname NULLS LAST) - records) // $records_per_share AS number
+    FROM by_host
+)
+SELECT min(hostname) AS first_host, max(hostname) AS last_host, {columns}
+FROM numbered
+GROUP BY number, hostname IS NULL
+ORDER BY first_host
+"""
+
+
+def summarise(
+    samples: pa.Table, keys: Sequence[str], busbw_quantiles: Sequence[float], time_quantiles: Sequence[float]
+) -> pa.Table:
     """One row for each combination of `keys` in `samples`, whose rows have the columns of `SAMPLES` besides.
 
-    Its columns are the keys, `records`, `busbw` (a list: the bandwidth in GB/s at each of `quantiles`, null without
-    any) and `exec_time_p50_us`. Quantiles are those of `quantile_cont`, but for the last bit.
+    Its columns are the keys, `records`, `busbw` and `exec_time` (lists: bandwidths in GB/s and times in microseconds at
+    the quantiles, null without any) and `exec_time_mean_us`. Quantiles are those of `quantile_cont`, but for the last
+    bit.
     """
     groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for row, key in enumerate(zip(*(samples[name].to_pylist() for name in keys), strict=True)):
         groups[key].append(row)
-    kernels = list(zip(*(samples[name].to_pylist() for name in _KERNEL_COLUMNS), strict=True))
+    kernels = [Kernel(*kernel) for kernel in zip(*(samples[name].to_pylist() for name in Kernel._fields), strict=True)]
     times, written = _lists(samples["times_us"]), _lists(samples["written_busbw_gbs"])
     records = samples["records"].to_numpy()
-    found: dict[str, list[Any]] = {"records": [], "busbw": [], "exec_time_p50_us": []}
+    found: dict[str, list[Any]] = {"records": [], "busbw": [], "exec_time": [], "exec_time_mean_us": []}
     for rows in groups.values():
-        bandwidths = [
-            busbw_of_times(coll, n_ranks, size, times[row]) if by_formula else written[row]
-            for row in rows
-            for coll, n_ranks, size, by_formula in [kernels[row]]
-        ]
         found["records"].append(int(records[rows].sum()))
-        found["busbw"].append(_quantiles(bandwidths, quantiles))
-        found["exec_time_p50_us"].append(_quantiles([times[row] for row in rows], [0.5])[0])
+        of_group = times[rows[0]] if len(rows) == 1 else np.concatenate([times[row] for row in rows])
+        if len(rows) == 1 and kernels[rows[0]].by_formula:
+            busbw, exec_time = _of_one_kernel(kernels[rows[0]], of_group, busbw_quantiles, time_quantiles)
+        else:
+            bandwidths = [
+                busbw_of_times(kernels[row], times[row]) if kernels[row].by_formula else written[row] for row in rows
+            ]
+            busbw = _quantiles(np.concatenate(bandwidths), busbw_quantiles)
+            exec_time = _quantiles(of_group, time_quantiles)
+        found["busbw"].append(busbw)
+        found["exec_time"].append(exec_time)
+        # Rounded, because the order of a sum must not show.
+        found["exec_time_mean_us"].append(round(float(of_group.mean()), 3) if of_group.size else None)
     columns = [
         pa.array([key[place] for key in groups], samples.schema.field(name).type) for place, name in enumerate(keys)
     ]
-    types = [pa.int64(), pa.list_(pa.float64()), pa.float64()]
+    lists, number = pa.list_(pa.float64()), pa.float64()
+    types = [pa.int64(), lists, lists, number]
     columns += [pa.array(values, kind) for values, kind in zip(found.values(), types, strict=True)]
     return pa.table(columns, names=[*keys, *found])
 
 
-_KERNEL_COLUMNS = ("coll", "n_ranks", "coll_msg_size_bytes", "by_formula")
+class Kernel(NamedTuple):
+    """What a bandwidth follows from, besides the time; `by_formula` when none was written that differs from it."""
+
+    coll: str | None
+    n_ranks: int | None
+    coll_msg_size_bytes: int | None
+    by_formula: bool
 
 
-def busbw_of_times(coll: str | None, n_ranks: int | None, size_bytes: int | None, times_us: NDArray[Any]) -> Floats:
+def busbw_of_times(kernel: Kernel, times_us: NDArray[Any]) -> Floats:
     """Bus bandwidths in GB/s as the plugin prints them, for the times above 0; the same as `busbw_gbs` in SQL.
 
     The operations and their order are the same, too, so that all agree exactly. Empty where there is no formula.
     """
+    coll, n_ranks, size_bytes, _ = kernel
     if coll is None or size_bytes is None or not has_bandwidth(coll) or (n_ranks is not None and n_ranks <= 1):
         return np.empty(0)
     times = times_us if times_us.size and times_us.min() > 0 else times_us[times_us > 0]
@@ -101,15 +136,50 @@ def _lists(column: pa.ChunkedArray) -> list[NDArray[Any]]:
     return arrays
 
 
-def _quantiles(parts: Sequence[NDArray[Any]], quantiles: Sequence[float]) -> list[float | None]:
-    """Quantiles of all values in `parts`, with linear interpolation; None of no value."""
-    values = np.concatenate(parts)
+def _of_one_kernel(
+    kernel: Kernel, times: NDArray[Any], busbw_quantiles: Sequence[float], time_quantiles: Sequence[float]
+) -> tuple[list[float | None], list[float | None]]:
+    """Quantiles of bandwidths and of times. The longer the time, the lower the bandwidth: both follow from the same few
+    places in the order of the times."""
+    last = times.size - 1
+    if last < 0 or times.min() <= 0:
+        return _quantiles(busbw_of_times(kernel, times), busbw_quantiles), _quantiles(times, time_quantiles)
+    of_times = [_places(quantile, last) for quantile in time_quantiles]
+    of_bandwidths = [_places(quantile, last) for quantile in busbw_quantiles]
+    places = [place for low, high, _ in of_times for place in (low, high)]
+    mirrored = [last - place for low, high, _ in of_bandwidths for place in (low, high)]
+    found = _at_places(times, [*places, *mirrored])
+    bandwidths = busbw_of_times(kernel, found[len(places) :])
+    exec_time = _between(found[: len(places)], of_times)
+    return _between(bandwidths, of_bandwidths) if bandwidths.size else [None] * len(of_bandwidths), exec_time
+
+
+def _quantiles(values: NDArray[Any], quantiles: Sequence[float]) -> list[float | None]:
+    """Quantiles with linear interpolation; None of no value."""
     if not values.size:
         return [None] * len(quantiles)
-    positions = [quantile * (values.size - 1) for quantile in quantiles]
-    values.partition([place for position in positions for place in {math.floor(position), math.ceil(position)}])
-    found: list[float | None] = []
-    for position in positions:
-        low, high = float(values[math.floor(position)]), float(values[math.ceil(position)])
-        found.append(low + (high - low) * (position - math.floor(position)))
-    return found
+    of_values = [_places(quantile, values.size - 1) for quantile in quantiles]
+    return _between(_at_places(values, [place for low, high, _ in of_values for place in (low, high)]), of_values)
+
+
+def _at_places(values: NDArray[Any], places: list[int]) -> NDArray[Any]:
+    """What stands at some places, from 0, once the values are in order. Whole numbers close together are counted."""
+    if values.dtype.kind == "i":
+        lowest, highest = int(values.min()), int(values.max())
+        if highest - lowest < _COUNTED_RANGE * values.size:
+            upto = np.cumsum(np.bincount(values - lowest))
+            return lowest + np.searchsorted(upto, places, side="right")
+    ordered: NDArray[Any] = np.partition(values, sorted(set(places)))
+    return ordered[places]
+
+
+def _places(quantile: float, last: int) -> tuple[int, int, float]:
+    """The places on either side of a quantile, from 0 to `last`, and how far it is from the one to the other."""
+    position = quantile * last
+    return math.floor(position), math.ceil(position), position - math.floor(position)
+
+
+def _between(ends: NDArray[Any], of: list[tuple[int, int, float]]) -> list[float | None]:
+    """The quantiles between the values at their two places each."""
+    values = ends.tolist()
+    return [low + (high - low) * share for low, high, (_, _, share) in zip(values[::2], values[1::2], of, strict=True)]

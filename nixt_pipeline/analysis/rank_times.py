@@ -2,6 +2,7 @@
 
 from nixt_pipeline.analysis.base import Analysis, Shares
 from nixt_pipeline.analysis.columns import BUSBW_P50, EXEC_TIME_P50, RECORDS, count, derived, event
+from nixt_pipeline.analysis.distributions import KERNEL, OF_HOSTS, SAMPLES
 from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL
 from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings
@@ -20,49 +21,42 @@ hottest AS (
 """
 
 _SHARES = Shares(
-    # A hash spreads the ranks evenly over the shares, however many processes a host has.
-    parameters="""
-    SELECT pass, passes
-    FROM (
-        SELECT coalesce(sum(records), 0)::BIGINT // $records_per_share + 1 AS passes
-        FROM kernel_times WHERE kind = 'collective'
-    )
-    CROSS JOIN range(passes) AS numbers (pass)
-    """,
+    parameters=OF_HOSTS.format(columns="0 AS min_message_bytes"),
     sql=f"""
     WITH {_HOTTEST}
-    SELECT
-        e.incarnation, h.rank_by_bytes, e.id, e.comm_name, e.rank, e.hostname, e.pid,
-        count(*) AS records,
-        -- Rounded, because the order of a parallel sum must not show.
-        round(avg(e.coll_exec_time_us), 3) AS exec_time_mean_us,
-        min(e.coll_exec_time_us) AS exec_time_min_us,
-        quantile_cont(e.coll_exec_time_us, [0.25, 0.5, 0.75]) AS exec_time_us,
-        max(e.coll_exec_time_us) AS exec_time_max_us,
-        quantile_cont(e.coll_busbw_gbs, 0.5) AS busbw_p50_gbs
-    FROM events AS e
-    JOIN hottest AS h
-        ON h.kind = e.kind AND h.coll IS NOT DISTINCT FROM e.coll
-        AND h.n_ranks IS NOT DISTINCT FROM e.n_ranks AND h.nnodes IS NOT DISTINCT FROM e.nnodes
-        AND h.coll_msg_size_bytes IS NOT DISTINCT FROM e.coll_msg_size_bytes
-    WHERE hash(e.hostname, e.pid) % $passes = $pass
-    GROUP BY ALL
+    SELECT rank_by_bytes, communicator, rank, hostname, pid, {SAMPLES}
+    FROM (
+        SELECT
+            h.rank_by_bytes, hash(e.id, e.comm_name, e.n_ranks, e.nnodes) AS communicator, e.rank, e.hostname, e.pid,
+            e.coll, e.n_ranks, e.nnodes, e.coll_msg_size_bytes, e.coll_exec_time_us, e.coll_busbw_gbs, e.flags
+        FROM stored_events AS e
+        JOIN hottest AS h
+            ON hash(h.kind, h.coll, h.n_ranks, h.nnodes, h.coll_msg_size_bytes)
+            = hash(e.kind, e.coll, e.n_ranks, e.nnodes, e.coll_msg_size_bytes)
+        WHERE e.hostname BETWEEN $first_host AND $last_host OR ($first_host IS NULL AND e.hostname IS NULL)
+    )
+    GROUP BY rank_by_bytes, communicator, rank, hostname, pid, {KERNEL}
     """,
+    levels=(("rank_by_bytes", "communicator", "rank", "hostname", "pid"),),
+    busbw_quantiles=(0.5,),
+    time_quantiles=(0, 0.25, 0.5, 0.75, 1),
 )
 
 SQL = f"""
 WITH {_HOTTEST}
 SELECT
-    h.run, s.incarnation, h.rank_by_bytes, h.label, h.coll, h.coll_type, h.n_ranks, h.nnodes, h.coll_msg_size_bytes,
-    s.id, s.comm_name, s.rank, s.hostname, s.pid, s.hostname || '-pid' || s.pid AS process,
-    s.records, s.exec_time_mean_us, s.exec_time_min_us, s.exec_time_us[1] AS exec_time_p25_us,
-    s.exec_time_us[2] AS exec_time_p50_us, s.exec_time_us[3] AS exec_time_p75_us, s.exec_time_max_us, s.busbw_p50_gbs,
+    h.run, c.incarnation, h.rank_by_bytes, h.label, h.coll, h.coll_type, h.n_ranks, h.nnodes, h.coll_msg_size_bytes,
+    c.id, c.comm_name, s.rank, s.hostname, s.pid, s.hostname || '-pid' || s.pid AS process,
+    s.records, s.exec_time_mean_us, s.exec_time[1] AS exec_time_min_us, s.exec_time[2] AS exec_time_p25_us,
+    s.exec_time[3] AS exec_time_p50_us, s.exec_time[4] AS exec_time_p75_us, s.exec_time[5] AS exec_time_max_us,
+    s.busbw[1] AS busbw_p50_gbs,
     s.exec_time_mean_us
-        - min(s.exec_time_mean_us) OVER (PARTITION BY s.incarnation, h.rank_by_bytes, s.id, s.comm_name)
+        - min(s.exec_time_mean_us) OVER (PARTITION BY c.incarnation, h.rank_by_bytes, c.id, c.comm_name)
         AS above_lowest_us
 FROM shares AS s
 JOIN hottest AS h ON h.rank_by_bytes = s.rank_by_bytes
-ORDER BY s.incarnation, h.rank_by_bytes, s.comm_name, s.id, s.rank, s.hostname, s.pid
+JOIN communicators AS c ON hash(c.id, c.comm_name, c.n_ranks, c.nnodes) = s.communicator
+ORDER BY c.incarnation, h.rank_by_bytes, c.comm_name, c.id, s.rank, s.hostname, s.pid
 """
 
 

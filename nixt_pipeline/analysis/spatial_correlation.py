@@ -12,33 +12,18 @@ from nixt_pipeline.analysis.columns import (
     derived,
     event,
 )
-from nixt_pipeline.analysis.distributions import KERNEL, SAMPLES
+from nixt_pipeline.analysis.distributions import KERNEL, OF_HOSTS, SAMPLES
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings
 
-# Ranges of hosts, because a log file holds one host's records: the others' are not even read. Records of no host are a
-# share of their own.
+_MIN_MESSAGE_BYTES = """(
+    SELECT CASE WHEN max(coll_msg_size_bytes) >= $large_message_bytes THEN $large_message_bytes ELSE 0 END
+    FROM kernel_times
+) AS min_message_bytes"""
+
 _SHARES = Shares(
-    parameters="""
-    WITH cut AS (
-        SELECT CASE
-            WHEN max(coll_msg_size_bytes) >= $large_message_bytes THEN $large_message_bytes ELSE 0
-        END AS min_message_bytes
-        FROM kernel_times
-    ),
-    by_host AS (SELECT hostname, sum(records) AS records FROM hosts GROUP BY hostname),
-    numbered AS (
-        SELECT
-            hostname,
-            (sum(records) OVER (ORDER BY hostname NULLS LAST) - records) // $records_per_share AS number
-        FROM by_host
-    )
-    SELECT min(hostname) AS first_host, max(hostname) AS last_host, any_value(min_message_bytes) AS min_message_bytes
-    FROM numbered CROSS JOIN cut
-    GROUP BY number, hostname IS NULL
-    ORDER BY first_host
-    """,
+    parameters=OF_HOSTS.format(columns=_MIN_MESSAGE_BYTES),
     # Small messages have low bandwidths by nature: they are counted, but their bandwidths and times are left out.
     sql=f"""
     SELECT
@@ -52,7 +37,7 @@ _SHARES = Shares(
         ("hostname", "pid", "coll", "coll_type", "min_message_bytes"),
         ("hostname", "coll", "coll_type", "min_message_bytes"),
     ),
-    quantiles=(0.1, 0.5, 0.9),
+    busbw_quantiles=(0.1, 0.5, 0.9),
 )
 
 SQL = """
@@ -103,7 +88,7 @@ SELECT
     (SELECT any_value(run) FROM communicators) AS run,
     m.level, m.hostname, m.pid, m.hostname || '-pid' || m.pid AS process, m.coll, m.coll_type,
     m.min_message_bytes, m.records, m.busbw[1] AS busbw_p10_gbs, m.busbw[2] AS busbw_p50_gbs,
-    m.busbw[3] AS busbw_p90_gbs, m.exec_time_p50_us,
+    m.busbw[3] AS busbw_p90_gbs, m.exec_time[1] AS exec_time_p50_us,
     coalesce(p.cells, 0) AS cells,
     coalesce(a.last_arrivals, 0) AS last_arrivals,
     round(coalesce(p.expected_last_arrivals, 0), 6) AS expected_last_arrivals

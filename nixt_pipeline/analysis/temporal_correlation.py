@@ -34,7 +34,8 @@ _SHARES = Shares(
             incarnation,
             min(first_dump_us) AS start_us,
             (max(last_dump_us) - min(first_dump_us)) // $bins + 1 AS bin_width_us,
-            least(sum(records)::BIGINT // $records_per_share + 1, $bins) AS passes
+            -- Each pass reads all of the events, and their times take little memory.
+            least(sum(records)::BIGINT // (2 * $records_per_share) + 1, $bins) AS passes
         FROM communicators
         GROUP BY incarnation
     )
@@ -60,7 +61,7 @@ _SHARES = Shares(
     GROUP BY bin_start_us, {KERNEL}
     """,
     levels=(("incarnation", "bin_start_us", "start_us", "bin_width_us", "min_message_bytes", "coll", "coll_type"),),
-    quantiles=(0.25, 0.5, 0.75),
+    busbw_quantiles=(0.25, 0.5, 0.75),
 )
 
 SQL = """
@@ -82,7 +83,8 @@ cell_bins AS (
 SELECT
     (SELECT any_value(run) FROM communicators) AS run, r.incarnation, r.bin_start_us, r.bin_width_us,
     r.min_message_bytes, r.coll, r.coll_type, r.records,
-    r.busbw[1] AS busbw_p25_gbs, r.busbw[2] AS busbw_p50_gbs, r.busbw[3] AS busbw_p75_gbs, r.exec_time_p50_us,
+    r.busbw[1] AS busbw_p25_gbs, r.busbw[2] AS busbw_p50_gbs, r.busbw[3] AS busbw_p75_gbs,
+    r.exec_time[1] AS exec_time_p50_us,
     coalesce(c.cells, 0) AS cells, c.transfer_busbw_p50_gbs
 -- The first record of a cell lies in the cell's bin, so no bin has cells without having records.
 FROM shares AS r

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nixt_pipeline.analysis import compute
-from nixt_pipeline.analysis.distributions import busbw_of_times
+from nixt_pipeline.analysis.distributions import Kernel, busbw_of_times
 from nixt_pipeline.analysis.spatial_correlation import ANALYSIS as SPATIAL
 from nixt_pipeline.analysis.temporal_correlation import ANALYSIS as TEMPORAL
 from nixt_pipeline.inspector.operations import RecordFlag
@@ -30,7 +30,9 @@ def test_the_bandwidths_of_times_are_exactly_those_of_sql(
             " FROM (SELECT unnest($times) AS t)",
             params={"coll": coll, "size": size, "n_ranks": n_ranks, "times": times.tolist()},
         ).fetchall()
-    assert busbw_of_times(coll, n_ranks, size, times).tolist() == [row[0] for row in rows if row[0] is not None]
+    assert busbw_of_times(Kernel(coll, n_ranks, size, True), times).tolist() == [
+        row[0] for row in rows if row[0] is not None
+    ]
 
 
 def random_records(seed: int) -> list[Row]:
