@@ -7,7 +7,7 @@ import duckdb
 from nixt_pipeline.diagnosis.causes import with_causes
 from nixt_pipeline.diagnosis.clocks import find_clock_skew
 from nixt_pipeline.diagnosis.coverage import capped, capture_findings, measure, not_assessable
-from nixt_pipeline.diagnosis.findings import Diagnosis, Finding, Verdict, ranked
+from nixt_pipeline.diagnosis.findings import Diagnosis, Finding, RunCoverage, Verdict, ranked
 from nixt_pipeline.diagnosis.hangs import find_hangs
 from nixt_pipeline.diagnosis.imbalance import find_imbalance, find_turns
 from nixt_pipeline.diagnosis.late_findings import late_findings
@@ -19,6 +19,9 @@ from nixt_pipeline.store import catalog
 
 # Changes whenever a diagnosis would.
 VERSION = "2"
+
+# With fewer records than this share, deficits alone name nobody.
+_WHOLE_LOG = 0.98
 
 
 def diagnose(run: str, settings: Settings) -> Diagnosis:
@@ -41,16 +44,21 @@ def diagnose_views(con: duckdb.DuckDBPyConnection, run: str, settings: Settings)
         seen = observe(con, incarnation, limits)
         findings += find_hangs(con, seen, limits)
         if not reason:
-            findings += _from_times(con, seen, limits)
+            findings += _from_times(con, seen, coverage, limits)
     told = ranked(capped(finding, coverage, limits) for finding in [*findings, *capture_findings(coverage, captures)])
     alarming = any(finding.severity != "info" for finding in told)
     verdict: Verdict = "findings" if alarming else "not-assessable" if reason else "none-found"
     return Diagnosis(run, verdict, coverage, told, reason)
 
 
-def _from_times(con: duckdb.DuckDBPyConnection, seen: Observations, limits: Thresholds) -> list[Finding]:
+def _from_times(
+    con: duckdb.DuckDBPyConnection, seen: Observations, coverage: RunCoverage, limits: Thresholds
+) -> list[Finding]:
     slow = find_slow(seen, limits)
     late = [entity for entity in find_late(seen, limits) if not _explained(entity, slow, seen)]
+    if (coverage.capture_rate or 0) < _WHOLE_LOG:
+        # What no collective confirms rests on times alone, and these on what happened to be recorded.
+        late = [entity for entity in late if entity.last_share is not None]
     return [
         *transfer_findings(seen, slow, limits),
         *late_findings(seen, with_causes(con, late, limits), limits),

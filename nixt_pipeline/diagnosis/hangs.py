@@ -144,7 +144,7 @@ def odd_edges(edges: Sequence[Edge], siblings_by: Callable[[Edge], tuple[object,
     odd: list[Edge] = []
     for family in siblings.values():
         furthest = max(edge.operations for edge in family)
-        behind = [edge for edge in family if edge.lost ** (furthest - edge.operations) <= _LEAD_CHANCE]
+        behind = [edge for edge in family if edge.lost ** (furthest - edge.operations) * len(edges) <= _LEAD_CHANCE]
         odd += behind if len(behind) * 2 < len(family) else []
     return odd
 

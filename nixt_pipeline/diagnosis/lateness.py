@@ -136,10 +136,7 @@ def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
         ]
         late_ranks, other_ranks = _confirmed(seen, suspects, late_hosts, limits)
         named = [*late_hosts, *late_ranks]
-        found += named
-        # A plugin with a single slot (of 2.28 and 2.29, which write no names) keeps too little for deficits alone.
-        if all(comm.name is not None for comm in seen.communicators):
-            found += [late for late in (*other_hosts, *other_ranks) if _hidden(late, named, limits)]
+        found += named + [late for late in (*other_hosts, *other_ranks) if _hidden(late, named, limits)]
     return found
 
 

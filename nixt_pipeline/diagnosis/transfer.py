@@ -38,6 +38,8 @@ _HEALTHY_DEVIATIONS = 2.5
 
 # Healthy networks are congested now and then: this share of the blocks, unless the run itself shows more.
 _USUAL_SLOW_SHARE = 0.05
+# Congested blocks come in clusters, which the binomial does not know: a tenth of the chance that others are given.
+_CLUSTERED = 0.1
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ def _slow_paths(paths: list[Path], seen: Observations, limits: Thresholds) -> li
         if window is not None
         and window.marked >= limits.min_blocks
         and window.density >= limits.min_density
-        and chance(window, rate, len(paths)) <= limits.max_chance
+        and chance(window, rate, len(paths)) <= limits.max_chance * _CLUSTERED
     ]
 
 
