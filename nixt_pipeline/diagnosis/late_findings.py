@@ -16,7 +16,8 @@ def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> l
     while left:
         first = left.pop(0)
         group = [first, *(other for other in left if _one_question(seen, first, other))]
-        group += _waiting_inside(seen, first, left) if len(group) == 1 else []
+        for member in tuple(group):
+            group += [other for other in _waiting_inside(seen, member, left) if other not in group]
         left = [other for other in left if other not in group]
         severity = severity_by_cost(first.cost_share, first.slowdown or 1.0, limits.p1_slowdown, limits)
         findings.append(_finding(seen, first, group, severity if _sure(seen, first, group) else "P2"))

@@ -28,7 +28,7 @@ _FINDING_KEYS = {
     "kind", "severity", "level", "hosts", "processes", "communicators", "ambiguous", "onset_us", "until_us", "effect",
     "evidence", "counter_evidence", "next_step",
 }  # fmt: skip
-_COVERAGE_KEYS = {"ranks_seen", "ranks_expected", "records", "complete_cells"}
+_COVERAGE_KEYS = {"ranks_seen", "ranks_expected", "records", "complete_cells", "capture_rate", "losses"}
 _VERDICTS = ("findings", "none-found", "not-assessable")
 
 

@@ -142,3 +142,38 @@ def test_late_stages_whose_send_and_recv_were_not_recorded_are_one_ambiguous_fin
     assert finding.hosts == ("a", "c")
     assert "Send and Recv were not recorded" in finding.counter_evidence
     assert finding.onset_us == 20_000_000
+
+
+def test_who_is_late_for_others_only_is_one_of_its_tensor_group() -> None:
+    # Two processes of b were not recorded waiting for one another: each is last in a ring of its own.
+    c1, c2, b3, b4 = ("c", 1), ("c", 2), ("b", 3), ("b", 4)
+    rings = [communicator(0, A1, B1, c1), communicator(1, A2, B2, c2)]
+    groups = [communicator(2, A1, A2), communicator(3, B1, B2), communicator(4, c1, c2)]
+    d = [("d", n) for n in range(1, 5)]
+    world = communicator(5, A1, A2, B1, B2, b3, b4, c1, c2, *d)
+    waits = dict.fromkeys((A1, A2, b3, b4, c1, c2, *d), HALF) | {B1: [0.0] * 40, B2: [0.0] * 20 + [140_000.0] * 20}
+    seen = observations(
+        [*rings, *groups, world], wait_us=waits, arrivals=[*last(0, B1), *last(1, B2)], blocks=40, matched_p2p=9
+    )
+    (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    assert (finding.level, finding.ambiguous, finding.hosts) == ("rank", True, ("b",))
+    assert finding.processes == ("b-pid1", "b-pid2")
+
+
+def test_one_that_is_always_waited_for_less_than_a_later_one_is_a_note() -> None:
+    members = [(host, 1) for host in "abcdefgh"]
+    waits = dict.fromkeys(members, HALF) | {A1: [0.0] * 40, B1: [0.0] * 20 + [150_000.0] * 20}
+    seen = observations([communicator(0, *members)], wait_us=waits, arrivals=last(0, A1), blocks=40)
+    first, second = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    assert (first.severity, first.hosts) == ("P1", ("a",))
+    assert (second.severity, second.hosts) == ("P2", ("b",))
+    assert "Its collectives waited still longer for another one" in second.counter_evidence
+
+
+def test_a_mild_slowdown_is_told_by_its_size() -> None:
+    # 40 ms more than the 300 ms that the others compute in each second: 13 % slower, at a cost of 4 %.
+    waits = {B1: [700_000.0] * 40, B2: [700_000.0] * 40, A2: [700_000.0] * 40, A1: [660_000.0] * 40}
+    seen = observations([communicator(0, A1, A2, B1, B2)], wait_us=waits, arrivals=last(0, A1, range(40)), blocks=40)
+    (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    assert (finding.severity, finding.processes) == ("P2", ("a-pid1",))
+    assert finding.effect.slowdown == 1 + 40 / 300
