@@ -109,7 +109,10 @@ def members(
     found: dict[int, list[str]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: (row["decision"] != "pinned", -(row["first_dump_us"] or 0), row["run"])):
         found[row["mode"] or 1].append(row["run"])
-    return dict(sorted(found.items()))
+    pinned = {row["mode"] or 1 for row in rows if row["decision"] == "pinned"}
+    # A group of which one run is there yet is no group: the first slow run is no reference for the second.
+    alone = {mode for mode, runs in found.items() if len(found) > 1 and len(runs) < 2 and mode not in pinned}
+    return {mode: runs for mode, runs in sorted(found.items()) if mode not in alone}
 
 
 def read_baselines(settings: Settings) -> pa.Table:
@@ -149,6 +152,8 @@ def _obstacle(row: Row, usable: Sequence[Row], limits: Thresholds) -> str:
         return "not assessable"
     if row["worst_severity"] in ("P0", "P1"):
         return f"has a finding of severity {row['worst_severity']}"
+    if row["regressed"]:
+        return "slower than the baseline it was compared with"
     complete = row["complete_share"] or 0.0
     if complete < limits.baseline_complete_share:
         return f"only {complete:.0%} of the collectives were recorded by all ranks"
@@ -164,6 +169,13 @@ def _alike(candidates: Sequence[Candidate], limits: Thresholds) -> list[Candidat
     placed = [replace(c, level=float(np.exp(level))) for c, level in zip(candidates, levels, strict=True)]
     fit = [number for number, c in enumerate(placed) if c.fit]
     modes = _modes([levels[number] for number in fit], limits)
+    if _follow_one_another([placed[number] for number in fit], modes):
+        # Not two kinds of run that take turns, but a change: the slower side of it is no reference.
+        for number, mode in zip(fit, modes, strict=True):
+            if mode == 2 and placed[number].decision != "pinned":
+                slower = f"{placed[number].level:.2f} times the times of the runs before or after a change"
+                placed[number] = replace(placed[number], fit=False, reason=slower)
+        fit, modes = [number for number in fit if placed[number].fit], [1] * sum(placed[number].fit for number in fit)
     for mode in (1, 2):
         group = [number for number, its in zip(fit, modes, strict=True) if its == mode]
         kept = _without_outliers([levels[number] for number in group], limits)
@@ -211,6 +223,16 @@ def _modes(levels: Sequence[float], limits: Thresholds) -> list[int]:
     )
     border = (ordered[widest] + ordered[widest + 1]) / 2
     return [2 if divided and level > border else 1 for level in levels]
+
+
+def _follow_one_another(candidates: Sequence[Candidate], modes: Sequence[int]) -> bool:
+    """Whether there are two groups, and one had ended when the other began."""
+    if 2 not in modes:
+        return False
+    began: dict[int, list[int]] = {1: [], 2: []}
+    for candidate, mode in zip(candidates, modes, strict=True):
+        began[mode].append(candidate.first_dump_us or 0)
+    return max(began[1]) < min(began[2]) or max(began[2]) < min(began[1])
 
 
 def _without_outliers(levels: Sequence[float], limits: Thresholds) -> list[bool]:

@@ -79,9 +79,12 @@ def match(a: Side, b: Side) -> Matching:
     for key_a, key_b in _unique(left, right, lambda key: replace(key, role="")):
         if not (key_a.role and key_b.role):
             pairs.append(Pair(key_a, tuple(left.pop(key_a)), tuple(right.pop(key_b))))
-    changed = _unique(left, right, lambda key: (key.kind, key.coll, key.coll_type, key.role))
-    for key_a, key_b in changed:
-        del left[key_a], right[key_b]
+    changed = []
+    # A role first where it was placed before, then wherever it is: tensor groups can outgrow a node.
+    for role in (lambda key: (key.kind, key.coll, key.coll_type, key.role), lambda key: (key.kind, key.coll, key.role)):
+        for key_a, key_b in _unique(left, right, role):
+            changed.append((key_a, key_b))
+            del left[key_a], right[key_b]
     return Matching(tuple(pairs), tuple(changed), tuple(left), tuple(right), _shares(a), _shares(b))
 
 

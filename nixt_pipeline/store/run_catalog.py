@@ -23,7 +23,7 @@ from nixt_pipeline.store.files import write_table
 from nixt_pipeline.store.manifest import Manifest, list_runs
 
 # Part of a row's state: raise it when a row would come out differently, and every row is made anew.
-VERSION = "2"
+VERSION = "3"
 
 # Results that a row is made of beside the store.
 _RESULTS = ("summary_histogram", "coverage", "findings")
@@ -70,6 +70,7 @@ RUN_CATALOG_COLUMNS: tuple[Column, ...] = (
     Column("verdict", STRING, Role.DERIVED, "", "findings, none-found or not-assessable; null before the diagnosis"),
     Column("worst_severity", STRING, Role.DERIVED, "", "Most urgent severity among the findings; null without any"),
     Column("findings", I32, Role.COUNTER, "", "Number of findings; null before the diagnosis"),
+    Column("regressed", BOOL, Role.DERIVED, "", "Whether a finding says that it is slower than its baseline"),
     Column("analysed", BOOL, Role.DERIVED, "", "Whether the results that this row is made of exist", nullable=False),
     Column(
         "state", STRING, Role.IDENTIFIER, "", "Which store generation and results the row was made from", nullable=False
@@ -255,4 +256,5 @@ def _verdict(run: str, settings: Settings) -> dict[str, Any]:
         "verdict": diagnosis["verdict"],
         "worst_severity": severities[0] if severities else None,
         "findings": len(severities),
+        "regressed": any(finding["kind"] == "regression" for finding in diagnosis["findings"]),
     }

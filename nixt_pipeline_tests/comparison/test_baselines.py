@@ -22,6 +22,7 @@ def catalog_row(run: str, day: int = 0, **values: Any) -> dict[str, Any]:
         "first_dump_us": day * DAY_US,
         "verdict": "none-found",
         "worst_severity": None,
+        "regressed": False,
         "complete_share": 1.0,
         "baseline": False,
     } | values
@@ -60,6 +61,7 @@ def test_three_complete_runs_without_findings_are_a_baseline() -> None:
     ("values", "reason"),
     [
         ({"worst_severity": "P1", "verdict": "findings"}, "has a finding of severity P1"),
+        ({"regressed": True, "verdict": "findings"}, "slower than the baseline it was compared with"),
         ({"complete_share": 0.5}, "only 50% of the collectives were recorded by all ranks"),
         ({"verdict": None}, "not diagnosed yet"),
         ({"verdict": "not-assessable"}, "not assessable"),
@@ -85,6 +87,16 @@ def test_two_groups_of_runs_are_two_modes_and_no_outliers() -> None:
     found = find({"a": 1.0, "b": 1.01, "c": 1.3, "d": 1.31, "e": 1.005})
     assert {run: row["mode"] for run, row in found.items()} == {"a": 1, "b": 1, "c": 2, "d": 2, "e": 1}
     assert all(row["fit"] for row in found.values())
+
+
+def test_runs_after_a_change_for_the_worse_are_no_second_mode() -> None:
+    found = find({"a": 1.0, "b": 1.01, "c": 1.0, "d": 1.08, "e": 1.085})
+    assert [run for run, row in found.items() if row["fit"]] == ["a", "b", "c"]
+    # 1.08 against the middle of all five, 1.01.
+    assert found["d"]["reason"] == "1.07 times the times of the runs before or after a change"
+    # For the better, the later ones are the reference, and so are slower ones that a person pinned.
+    better = find({"a": 1.08, "b": 1.09, "c": 1.0, "d": 1.0}, {"a": Decision(decision="pinned")})
+    assert [run for run, row in better.items() if row["fit"]] == ["a", "c", "d"]
 
 
 def test_spread_that_no_gap_divides_is_one_mode() -> None:
@@ -116,6 +128,15 @@ def test_members_are_earlier_and_not_too_old() -> None:
     assert members(found, "another", 98 * DAY_US, LIMITS) == {}
     pinned = table(factors, [catalog_row(run, day) for run, day in days.items()], {"old": Decision(decision="pinned")})
     assert members(pinned, workload, 98 * DAY_US, LIMITS) == {1: ["old", "c", "b", "a"]}
+
+
+def test_a_single_run_of_another_level_is_no_reference_yet() -> None:
+    # Slow and fast runs take turns: two modes. On day 3 there is one slow run, on day 4 there are two.
+    factors = {"a": 1.0, "b": 1.0, "slow": 1.3, "slow-2": 1.3, "c": 1.0}
+    found = table(factors, [catalog_row(run, day) for day, run in enumerate(factors)])
+    workload = found["workload"][0].as_py()
+    assert members(found, workload, 3 * DAY_US, LIMITS) == {1: ["b", "a"]}
+    assert members(found, workload, 4 * DAY_US, LIMITS) == {1: ["b", "a"], 2: ["slow-2", "slow"]}
 
 
 def test_a_workload_is_what_carries_the_bytes() -> None:

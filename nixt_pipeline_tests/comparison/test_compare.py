@@ -123,6 +123,13 @@ def test_changed_parallelism_is_a_change_of_the_work_and_no_slowdown() -> None:
     assert "AllGather of the tensor communicators: ranks 4 -> 2" in found.workload_changes
 
 
+def test_a_role_that_moved_from_within_nodes_to_across_them_is_the_same_role() -> None:
+    found = compare(
+        [summary("a", (DATA, TENSOR))], [summary("b", (DATA, replace(TENSOR, n_ranks=8, nnodes=2)), seed=1)]
+    )
+    assert found.workload_changes == ("AllGather of the tensor communicators: ranks 4 -> 8, nodes 1 -> 2",)
+
+
 def test_a_kernel_that_is_used_twice_as_often_is_a_change_of_the_work() -> None:
     twice = replace(TENSOR, operations=2 * TENSOR.operations)
     third = replace(DATA, size=4_000_000)
