@@ -7,37 +7,36 @@ from nixt_pipeline.inspector.taxonomy import RUN, U64, Column, Role
 SQL = """
 WITH records_by_rank AS (
     SELECT
-        any_value(run) AS run,
-        incarnation, id, comm_name, n_ranks, nnodes, any_value(coll_type) AS coll_type, coll, rank, hostname,
-        count(*) AS records
-    FROM collectives
-    GROUP BY incarnation, id, comm_name, n_ranks, nnodes, coll, rank, hostname
+        -- Grouping by one number is faster than by four strings and numbers.
+        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, rank, hostname, count(*) AS records
+    FROM stored_events
+    WHERE kind = 'collective'
+    GROUP BY communicator, coll, rank, hostname
 ),
 seen AS (
     SELECT
-        any_value(run) AS run,
-        incarnation, id, comm_name, n_ranks, nnodes, any_value(coll_type) AS coll_type, coll,
+        communicator, coll,
         count(DISTINCT rank) AS ranks_seen,
         count(DISTINCT hostname) AS hosts_seen,
         sum(records) AS records,
         min(records) AS records_per_rank_min,
         max(records) AS records_per_rank_max
     FROM records_by_rank
-    GROUP BY incarnation, id, comm_name, n_ranks, nnodes, coll
+    GROUP BY communicator, coll
 ),
 numbers AS (
     SELECT
-        incarnation, id, comm_name, n_ranks, nnodes, coll,
+        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll,
         min(coll_sn) AS first_sn,
         max(coll_sn) AS last_sn,
         -- Kept within 64 bits for the sequence numbers that a broken record can carry.
         least(max(coll_sn)::HUGEINT - min(coll_sn)::HUGEINT + 1, 9223372036854775807) AS sn_expected,
-        count(DISTINCT coll_sn) AS sn_seen,
+        count(coll_sn) FILTER (WHERE occurrence = 1) AS sn_seen,
         sum(ranks_seen) FILTER (WHERE occurrence = 1) AS captured,
         count(*) FILTER (WHERE complete) AS complete_cells,
         count(*) AS cells
     FROM cells
-    GROUP BY incarnation, id, comm_name, n_ranks, nnodes, coll
+    GROUP BY communicator, coll
 ),
 dropped AS (
     SELECT id, comm_name, n_ranks, nnodes, sum(dropped) AS dropped_by_plugin
@@ -51,22 +50,20 @@ dropped AS (
     GROUP BY id, comm_name, n_ranks, nnodes
 )
 SELECT
-    s.run, s.incarnation, s.id, s.comm_name, s.n_ranks, s.nnodes, s.coll_type, s.coll,
+    c.run, c.incarnation, c.id, c.comm_name, c.n_ranks, c.nnodes, c.coll_type, s.coll,
     s.ranks_seen, s.hosts_seen, n.first_sn, n.last_sn, n.sn_expected, n.sn_seen, s.records,
-    n.captured / (s.n_ranks * n.sn_expected::DOUBLE) AS capture_rate,
+    n.captured / (c.n_ranks * n.sn_expected::DOUBLE) AS capture_rate,
     coalesce(n.complete_cells, 0) AS complete_cells,
     coalesce(n.cells, 0) AS cells,
     n.complete_cells / n.cells AS complete_share,
     s.records_per_rank_min, s.records_per_rank_max, d.dropped_by_plugin
 FROM seen AS s
-LEFT JOIN numbers AS n
-    ON n.incarnation = s.incarnation AND n.id IS NOT DISTINCT FROM s.id AND n.comm_name IS NOT DISTINCT FROM s.comm_name
-    AND n.n_ranks IS NOT DISTINCT FROM s.n_ranks AND n.nnodes IS NOT DISTINCT FROM s.nnodes
-    AND n.coll IS NOT DISTINCT FROM s.coll
+JOIN communicators AS c ON hash(c.id, c.comm_name, c.n_ranks, c.nnodes) = s.communicator
+LEFT JOIN numbers AS n ON n.communicator = s.communicator AND n.coll IS NOT DISTINCT FROM s.coll
 LEFT JOIN dropped AS d
-    ON d.id IS NOT DISTINCT FROM s.id AND d.comm_name IS NOT DISTINCT FROM s.comm_name
-    AND d.n_ranks IS NOT DISTINCT FROM s.n_ranks AND d.nnodes IS NOT DISTINCT FROM s.nnodes
-ORDER BY s.incarnation, s.n_ranks DESC, s.nnodes DESC, s.comm_name, s.id, s.coll
+    ON d.id IS NOT DISTINCT FROM c.id AND d.comm_name IS NOT DISTINCT FROM c.comm_name
+    AND d.n_ranks IS NOT DISTINCT FROM c.n_ranks AND d.nnodes IS NOT DISTINCT FROM c.nnodes
+ORDER BY c.incarnation, c.n_ranks DESC, c.nnodes DESC, c.comm_name, c.id, s.coll
 """
 
 ANALYSIS = Analysis(

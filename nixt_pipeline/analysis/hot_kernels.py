@@ -92,16 +92,14 @@ measured AS (
 ),
 members AS (
     SELECT DISTINCT
-        kind, coll, n_ranks, nnodes, coll_msg_size_bytes, hash(id, comm_name, n_ranks, nnodes) AS communicator, hostname
+        hash(kind, coll, n_ranks, nnodes, coll_msg_size_bytes) AS number,
+        hash(id, comm_name, n_ranks, nnodes) AS communicator, hostname
     FROM stored_events
 ),
 spread AS (
-    SELECT
-        kind, coll, n_ranks, nnodes, coll_msg_size_bytes,
-        count(DISTINCT communicator) AS communicators,
-        count(DISTINCT hostname) AS hosts
+    SELECT number, count(DISTINCT communicator) AS communicators, count(DISTINCT hostname) AS hosts
     FROM members
-    GROUP BY kind, coll, n_ranks, nnodes, coll_msg_size_bytes
+    GROUP BY number
 ),
 -- Sequence numbers count all sizes of a function together, so capture is known per communicator and function only.
 capture_by_communicator AS (
@@ -110,14 +108,15 @@ capture_by_communicator AS (
         sum(ranks_seen) FILTER (WHERE occurrence = 1) AS captured,
         n_ranks * (max(coll_sn)::DOUBLE - min(coll_sn)::DOUBLE + 1) AS expected
     FROM cells
-    GROUP BY incarnation, id, comm_name, n_ranks, nnodes, coll
+    GROUP BY communicator, n_ranks, coll
 ),
 capture AS (
-    SELECT m.coll, m.n_ranks, m.nnodes, m.coll_msg_size_bytes, sum(c.captured) / sum(c.expected) AS capture_rate
-    FROM (SELECT DISTINCT * EXCLUDE (hostname) FROM members WHERE kind = 'collective') AS m
-    JOIN capture_by_communicator AS c
-        ON c.communicator = m.communicator AND c.coll IS NOT DISTINCT FROM m.coll
-    GROUP BY m.coll, m.n_ranks, m.nnodes, m.coll_msg_size_bytes
+    SELECT m.number, sum(c.captured) / sum(c.expected) AS capture_rate
+    FROM (SELECT DISTINCT number, communicator FROM members) AS m
+    JOIN kernels AS k
+        ON k.kind = 'collective' AND m.number = hash(k.kind, k.coll, k.n_ranks, k.nnodes, k.coll_msg_size_bytes)
+    JOIN capture_by_communicator AS c ON c.communicator = m.communicator AND c.coll IS NOT DISTINCT FROM k.coll
+    GROUP BY m.number
 ),
 transfers AS (
     SELECT
@@ -149,14 +148,8 @@ JOIN measured AS m
     ON m.kind = k.kind AND m.coll IS NOT DISTINCT FROM k.coll
     AND m.n_ranks IS NOT DISTINCT FROM k.n_ranks AND m.nnodes IS NOT DISTINCT FROM k.nnodes
     AND m.coll_msg_size_bytes IS NOT DISTINCT FROM k.coll_msg_size_bytes
-JOIN spread AS s
-    ON s.kind = k.kind AND s.coll IS NOT DISTINCT FROM k.coll
-    AND s.n_ranks IS NOT DISTINCT FROM k.n_ranks AND s.nnodes IS NOT DISTINCT FROM k.nnodes
-    AND s.coll_msg_size_bytes IS NOT DISTINCT FROM k.coll_msg_size_bytes
-LEFT JOIN capture AS c
-    ON k.kind = 'collective' AND c.coll IS NOT DISTINCT FROM k.coll
-    AND c.n_ranks IS NOT DISTINCT FROM k.n_ranks AND c.nnodes IS NOT DISTINCT FROM k.nnodes
-    AND c.coll_msg_size_bytes IS NOT DISTINCT FROM k.coll_msg_size_bytes
+JOIN spread AS s ON s.number = hash(k.kind, k.coll, k.n_ranks, k.nnodes, k.coll_msg_size_bytes)
+LEFT JOIN capture AS c ON c.number = s.number
 LEFT JOIN transfers AS t
     ON k.kind = 'collective' AND t.coll IS NOT DISTINCT FROM k.coll
     AND t.n_ranks IS NOT DISTINCT FROM k.n_ranks AND t.nnodes IS NOT DISTINCT FROM k.nnodes

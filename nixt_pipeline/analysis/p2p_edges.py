@@ -15,14 +15,14 @@ _SHARES = Shares(
     """,
     sql="""
     SELECT
-        incarnation, id, comm_name, n_ranks, nnodes, coll AS side,
+        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll AS side,
         CASE coll WHEN 'Send' THEN rank ELSE p2p_peer END AS source_rank,
         CASE coll WHEN 'Send' THEN p2p_peer ELSE rank END AS target_rank,
         coll_msg_size_bytes,
         count(*) AS records,
         quantile_cont(coll_exec_time_us, 0.5) AS time_p50_us
-    FROM p2p
-    WHERE coll IN ('Send', 'Recv') AND p2p_peer IS NOT NULL AND hash(hostname, pid) % $passes = $pass
+    FROM stored_events
+    WHERE kind = 'p2p' AND coll IN ('Send', 'Recv') AND p2p_peer IS NOT NULL AND hash(hostname, pid) % $passes::UBIGINT = $pass::UBIGINT
     GROUP BY ALL
     """,
 )
@@ -30,13 +30,14 @@ _SHARES = Shares(
 SQL = """
 WITH edges AS (
     SELECT
-        incarnation, id, comm_name, n_ranks, nnodes, source_rank, target_rank, coll_msg_size_bytes,
-        coalesce(sum(records) FILTER (side = 'Send'), 0) AS send_records,
-        coalesce(sum(records) FILTER (side = 'Recv'), 0) AS recv_records,
+        c.incarnation, c.id, c.comm_name, c.n_ranks, c.nnodes, source_rank, target_rank, coll_msg_size_bytes,
+        coalesce(sum(s.records) FILTER (side = 'Send'), 0) AS send_records,
+        coalesce(sum(s.records) FILTER (side = 'Recv'), 0) AS recv_records,
         -- A rank is one process; after a restart in the same communicator it can be two, of which one is taken.
         min(time_p50_us) FILTER (side = 'Send') AS send_time_p50_us,
         min(time_p50_us) FILTER (side = 'Recv') AS recv_time_p50_us
-    FROM shares
+    FROM shares AS s
+    JOIN communicators AS c ON hash(c.id, c.comm_name, c.n_ranks, c.nnodes) = s.communicator
     GROUP BY ALL
 ),
 places AS (

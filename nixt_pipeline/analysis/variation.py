@@ -21,15 +21,19 @@ hottest AS (
 ),
 by_rank AS (
     SELECT
-        e.incarnation, h.rank_by_bytes, e.id, e.comm_name, e.rank,
-        count(*)::DOUBLE AS n, avg(e.coll_exec_time_us) AS mean_us, var_pop(e.coll_exec_time_us) AS variance
-    FROM events AS e
-    JOIN hottest AS h
-        ON h.kind = e.kind AND h.coll IS NOT DISTINCT FROM e.coll
-        AND h.n_ranks IS NOT DISTINCT FROM e.n_ranks AND h.nnodes IS NOT DISTINCT FROM e.nnodes
-        AND h.coll_msg_size_bytes IS NOT DISTINCT FROM e.coll_msg_size_bytes
-    WHERE e.coll_exec_time_us IS NOT NULL
-    GROUP BY ALL
+        c.incarnation, r.* EXCLUDE (communicator)
+    FROM (
+        SELECT
+            h.rank_by_bytes, hash(e.id, e.comm_name, e.n_ranks, e.nnodes) AS communicator, e.rank,
+            count(*)::DOUBLE AS n, avg(e.coll_exec_time_us) AS mean_us, var_pop(e.coll_exec_time_us) AS variance
+        FROM stored_events AS e
+        JOIN hottest AS h
+            ON hash(h.kind, h.coll, h.n_ranks, h.nnodes, h.coll_msg_size_bytes)
+            = hash(e.kind, e.coll, e.n_ranks, e.nnodes, e.coll_msg_size_bytes)
+        WHERE e.coll_exec_time_us IS NOT NULL
+        GROUP BY ALL
+    ) AS r
+    JOIN communicators AS c ON hash(c.id, c.comm_name, c.n_ranks, c.nnodes) = r.communicator
 ),
 weighted AS (
     SELECT *, sum(n * mean_us) OVER kernel / sum(n) OVER kernel AS total_mean_us
