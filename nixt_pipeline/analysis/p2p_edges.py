@@ -22,7 +22,8 @@ _SHARES = Shares(
         count(*) AS records,
         quantile_cont(coll_exec_time_us, 0.5) AS time_p50_us
     FROM stored_events
-    WHERE kind = 'p2p' AND coll IN ('Send', 'Recv') AND p2p_peer IS NOT NULL AND hash(hostname, pid) % $passes::UBIGINT = $pass::UBIGINT
+    WHERE kind = 'p2p' AND coll IN ('Send', 'Recv') AND p2p_peer IS NOT NULL
+        AND hash(hostname, pid) % $passes::UBIGINT = $pass::UBIGINT
     GROUP BY ALL
     """,
 )
