@@ -1,6 +1,8 @@
-"""Rules for reports: they are there, they can be read alone, and they show every analysis."""
+"""Rules for reports: they are there, can be read alone, show every analysis, and have their tables beside them."""
 
+import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from nixt_pipeline.quality.verdicts import Rule, Verdict
 from nixt_pipeline.settings import Settings
@@ -9,14 +11,19 @@ from nixt_pipeline.store.manifest import read_manifest
 
 STANDS_ALONE = Rule(
     "the_report_needs_no_network",
-    "The report is one file: pictures, styles and scripts are inside it, so that it can be sent and opened anywhere.",
+    "Pictures, styles and scripts are inside the page, so that it can be sent and opened anywhere.",
 )
 COMPLETE = Rule(
     "the_report_shows_every_analysis",
     "Each analysis has a result at least as new as the events it was computed from; a report never computes what is "
     "missing.",
 )
-REPORT_RULES = (STANDS_ALONE, COMPLETE)
+TRACEABLE = Rule(
+    "every_table_of_the_report_can_be_downloaded",
+    "Each table that report.json names lies beside the page as CSV and as Parquet, so that every number on it can be "
+    "traced.",
+)
+REPORT_RULES = (STANDS_ALONE, COMPLETE, TRACEABLE)
 
 # How a page would fetch something when it is opened. Plain links to other pages are not fetched.
 _FETCHES = ('src="http', "src='http", '<link rel="stylesheet"', "@import", "url(http")
@@ -40,6 +47,20 @@ def judge_report(run: str, settings: Settings, analyses: Sequence[str]) -> Itera
         "; ".join(problems)
         or f"all {len(analyses)} analyses were computed from generation {read_manifest(settings, run).generation}",
         {"analyses": len(analyses), "missing": len(problems)},
+    )
+
+    yield _traceable(layout.report_dir(settings, run))
+
+
+def _traceable(directory: Path) -> Verdict:
+    tables = json.loads((directory / "report.json").read_text(encoding="utf-8"))["tables"]
+    files = [table[form] for table in tables.values() for form in ("csv", "parquet")]
+    absent = [name for name in files if not (directory / name).exists()]
+    return Verdict(
+        TRACEABLE.name,
+        not absent,
+        f"missing beside the page: {', '.join(absent)}" if absent else f"all {len(tables)} tables lie beside the page",
+        {"tables": len(tables), "files_missing": len(absent)},
     )
 
 

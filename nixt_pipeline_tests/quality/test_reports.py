@@ -1,3 +1,4 @@
+import json
 import os
 
 import pyarrow as pa
@@ -20,6 +21,10 @@ def published(settings: Settings) -> Settings:
     write_text(
         '<p>fine, see <a href="https://example.org">there</a></p>', layout.report_dir(settings, "job") / "index.html"
     )
+    table = {"csv": "data/coverage.csv", "parquet": "data/coverage.parquet"}
+    write_text(json.dumps({"tables": {"coverage": table}}), layout.report_dir(settings, "job") / "report.json")
+    for path in table.values():
+        write_text("", layout.report_dir(settings, "job") / path)
     return settings
 
 
@@ -44,3 +49,8 @@ def test_a_page_that_fetches_something_is_found(published: Settings) -> None:
     page = layout.report_dir(published, "job") / "index.html"
     write_text('<script src="https://example.org/plot.js"></script>', page)
     assert failing(published, "coverage") == {"the_report_needs_no_network"}
+
+
+def test_a_table_that_is_not_beside_the_page_is_found(published: Settings) -> None:
+    (layout.report_dir(published, "job") / "data" / "coverage.csv").unlink()
+    assert failing(published, "coverage") == {"every_table_of_the_report_can_be_downloaded"}

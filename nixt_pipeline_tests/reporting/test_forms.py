@@ -54,7 +54,7 @@ def test_a_page_becomes_a_pdf_beside_it(page: Path) -> None:
 
 def test_the_markdown_has_the_verdict_the_findings_and_the_key_numbers() -> None:
     text = report_markdown(examples.content(diagnosis=examples.diagnosis(examples.finding())))
-    assert text.startswith("# job-1\n\nSlow transfers: gpu-1, costing 22 % of the time since 2025-08-30 20:20:08 UTC.\n")
+    assert text.startswith("# job-1\n\nSlow transfers: gpu-1, costing 22 % of the time since 2025-08-30 20:20:08 UTC.")
     assert "## P1 open a ticket: Slow transfers: gpu-1\n\n- **Where**: gpu-1 (host)\n" in text
     assert "- **Next**: Check the network card.\n" in text
     assert "- **Operations captured**: 100 %\n" in text
