@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ByteSize, Field, TypeAdapter, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 SETTINGS_FILE = "nixt.toml"
@@ -145,7 +145,7 @@ class Settings(BaseSettings):
         None,
         description="Address of a Dask scheduler (tcp://host:8786) whose workers parse logs, instead of this machine's",
     )
-    memory_limit: str = Field("1GiB", description="DuckDB's memory limit for one query; larger work spills to disk")
+    memory_limit: str = Field("1GiB", description="Memory of one process that analyses; larger work spills to disk")
     bundle_bytes: int = Field(
         128 * 2**20, ge=1, description="Log bytes handed to one worker at a time; small files share a bundle"
     )
@@ -189,6 +189,17 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments win over the environment, which wins over `nixt.toml`."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @field_validator("memory_limit")
+    @classmethod
+    def _is_a_size(cls, value: str) -> str:
+        TypeAdapter(ByteSize).validate_python(value)
+        return value
+
+    @property
+    def query_memory_bytes(self) -> int:
+        """DuckDB's share of `memory_limit`: half. Python, Arrow and NumPy need the rest beside a query."""
+        return TypeAdapter(ByteSize).validate_python(self.memory_limit) // 2
 
     @property
     def catalog_path(self) -> Path:

@@ -81,8 +81,12 @@ FROM events WHERE kind = 'p2p';
 def connect(settings: Settings, database: Path | None = None) -> duckdb.DuckDBPyConnection:
     """A DuckDB connection with the configured limits and the project's macros; in memory unless `database` is given."""
     spill = settings.data_dir / "tmp"
-    config = {"memory_limit": settings.memory_limit, "threads": settings.workers, "temp_directory": str(spill)}
-    con = duckdb.connect(str(database) if database else ":memory:", config=config)  # type: ignore[arg-type]
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": f"{settings.query_memory_bytes}B",
+        "threads": settings.workers,
+        "temp_directory": str(spill),
+    }
+    con = duckdb.connect(str(database) if database else ":memory:", config=config)
     con.execute("SET preserve_insertion_order = false; SET TimeZone = 'UTC'")
     con.execute(SQL_MACROS)
     return con
