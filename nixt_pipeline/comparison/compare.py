@@ -4,6 +4,7 @@ Transfer is the time of the last rank to arrive: it moves with the network, NCCL
 others spend beyond it: it moves with computation, data loading and stragglers. They are never added up.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -14,7 +15,8 @@ from nixt_pipeline.comparison.matching import Matching, Pair, Side, match, workl
 from nixt_pipeline.comparison.placement import Placement, changes_of_pairs, placement
 from nixt_pipeline.comparison.results import Basis, Comparison, KernelComparison, Measure, NotCompared
 from nixt_pipeline.comparison.statistics import Change, Estimate, Limits
-from nixt_pipeline.comparison.summaries import Floats, Kernel, load_summary
+from nixt_pipeline.comparison.summaries import Floats, Kernel, RunSummary, load_summary
+from nixt_pipeline.comparison.workload import workload_of
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Settings, Thresholds
 
@@ -32,8 +34,8 @@ class ComparisonError(ValueError):
 def compare_runs(
     a: Sequence[str], b: Sequence[str], settings: Settings, names: tuple[str, str] = ("", "")
 ) -> Comparison:
-    """Compare the stored runs `b` with the stored runs `a`, the reference. Raises `UnknownRunError` and
-    `ComparisonError`."""
+    """Compare the stored runs `b` with the stored runs `a`, the reference; of runs of several workloads those that do
+    the same. Raises `UnknownRunError` and `ComparisonError`."""
     both = sorted({*a} & {*b})
     if both or not a or not b:
         raise ComparisonError(f"run {both[0]} is on both sides" if both else "one side of the comparison has no run")
@@ -41,7 +43,25 @@ def compare_runs(
         Side(name or ", ".join(runs), tuple(load_summary(run, settings) for run in runs))
         for name, runs in zip(names, (a, b), strict=True)
     )
-    return compare_sides(side_a, side_b, settings.thresholds)
+    kept_a, kept_b = of_one_workload(side_a, side_b)
+    left_out = {run.run for run in (*side_a.runs, *side_b.runs)} - {run.run for run in (*kept_a.runs, *kept_b.runs)}
+    return replace(compare_sides(kept_a, kept_b, settings.thresholds), left_out=tuple(sorted(left_out)))
+
+
+def of_one_workload(a: Side, b: Side) -> tuple[Side, Side]:
+    """The sides without runs of other workloads than the one that most runs of both do; the sides as they are when no
+    workload is on both: then the work itself has changed."""
+    counts = [Counter(_workload(run) for run in side.runs) for side in (a, b)]
+    common = counts[0].keys() & counts[1].keys()
+    if not common:
+        return a, b
+    kept = max(sorted(common), key=lambda workload: min(count[workload] for count in counts))
+    of_it = [replace(side, runs=tuple(run for run in side.runs if _workload(run) == kept)) for side in (a, b)]
+    return of_it[0], of_it[1]
+
+
+def _workload(run: RunSummary) -> str:
+    return workload_of(run.facts["gpus"], [kernel.row for kernel in run.kernels.values()])
 
 
 def compare_sides(a: Side, b: Side, limits: Thresholds) -> Comparison:

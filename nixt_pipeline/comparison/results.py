@@ -83,6 +83,7 @@ class Comparison:
     """Side `b` against side `a`, the reference. `margin`: a smaller relative change is no change.
 
     `transfer` and `waiting` are over all comparable kernels: what the reference's operations take on each side.
+    `left_out` are runs that were meant, and do other work.
     """
 
     a: Side
@@ -99,6 +100,7 @@ class Comparison:
     waiting: Measure | None
     kernels: tuple[KernelComparison, ...]
     not_compared: tuple[NotCompared, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def suspected(self) -> bool:
@@ -132,5 +134,6 @@ class Comparison:
             "transfer": self.transfer.to_json() if self.transfer else None,
             "waiting": self.waiting.to_json() if self.waiting else None,
             "kernels": [kernel.to_json() for kernel in self.kernels],
+            "left_out": list(self.left_out),
             "not_compared": [{**item.key.to_json(), "reason": item.reason} for item in self.not_compared],
         }

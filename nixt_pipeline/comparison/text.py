@@ -36,6 +36,8 @@ def facts(comparison: Comparison) -> list[tuple[str, str]]:
         ("work", "; ".join(comparison.workload_changes) or "the same"),
         ("hosts", _hosts(comparison)),
     ]
+    if comparison.left_out:
+        found.append(("left out", f"{len(comparison.left_out)} of the runs, which do other work"))
     for name, a, b in comparison.covariates:
         if a or b:
             words = ", ".join(a) or "unknown", ", ".join(b) or "unknown"
@@ -92,7 +94,12 @@ def change_words(measure: Measure) -> tuple[str, str]:
     e = measure.estimate
     if e is None:
         return "unknown", ""
-    return f"{100 * e.change:+.1f} %", f"{100 * e.low:+.1f} .. {100 * e.high:+.1f} %"
+    return f"{percentage(e.change)} %", f"{percentage(e.low)} .. {percentage(e.high)} %"
+
+
+def percentage(change: float) -> str:
+    """`+7.1`, and no negative nothing."""
+    return f"{round(100 * change, 1) + 0.0:+.1f}"
 
 
 def _two_rows(label: str, transfer: Measure, waiting: Measure) -> list[tuple[str, ...]]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nixt_pipeline.comparison import text
 from nixt_pipeline.comparison.results import Comparison, Measure
 from nixt_pipeline.comparison.text import facts, headline
 from nixt_pipeline.inspector.runs import run_id
@@ -37,7 +38,7 @@ _WIDEST = 1.0
 
 def percentage(change: float | None) -> str:
     """`+7.1 %`; nothing for none."""
-    return "" if change is None else f"{100 * change:+.1f} %"
+    return "" if change is None else f"{text.percentage(change)} %"
 
 
 _COLUMNS = (

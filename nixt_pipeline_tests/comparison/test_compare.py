@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nixt_pipeline.comparison.compare import compare_sides
+from nixt_pipeline.comparison.compare import compare_sides, of_one_workload
 from nixt_pipeline.comparison.results import Comparison
 from nixt_pipeline.comparison.summaries import RunSummary
 from nixt_pipeline.settings import Thresholds
@@ -249,3 +249,18 @@ def test_a_stretch_without_records_is_no_time_of_nothing() -> None:
     cut |= {name: kernel.row[name][10:] for name in ("block_transfer_us", "block_wait_us")}
     half = replace(b, kernels={kernel.key: replace(kernel, row=cut)})
     assert compare([a], [half]).verdict == "equivalent"
+
+
+def test_of_mixed_runs_those_are_compared_that_do_the_same_work() -> None:
+    def mixed(name: str, small: int, large: int) -> list[RunSummary]:
+        return [
+            *(summary(f"{name}-small-{n}") for n in range(small)),
+            *(summary(f"{name}-large-{n}", (replace(DATA, n_ranks=8, nnodes=8),), gpus=8) for n in range(large)),
+        ]
+
+    a, b = of_one_workload(side(*mixed("a", 5, 2)), side(*mixed("b", 1, 3)))
+    # Two of the large jobs on one side and three on the other are more than one small one.
+    assert [run.run for run in (*a.runs, *b.runs)] == ["a-large-0", "a-large-1", "b-large-0", "b-large-1", "b-large-2"]
+    # Without work that both do, all of it is compared, and told to be other work.
+    one, other = side(*mixed("a", 2, 0)), side(*mixed("b", 0, 2))
+    assert of_one_workload(one, other) == (one, other)
