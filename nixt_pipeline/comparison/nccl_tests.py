@@ -5,6 +5,7 @@ here it is what one rank contributes. Times of single iterations, and with them 
 since per-iteration reports exist (`-I`); without them a line is a mean, and has none.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -20,8 +21,9 @@ _PROGRAMS = {
     "broadcast": ("Broadcast", False),
     "reduce": ("Reduce", False),
 }
-_PROGRAM = re.compile(r"(all_reduce|all_gather|reduce_scatter|broadcast|reduce)(?=_perf|[^a-z]|$)")
-_RANK = re.compile(r"^#\s+Rank\s+(?P<rank>\d+)\s+Group\s+\d+\s+Pid\s+\d+\s+on\s+(?P<host>\S+)\s+device")
+_NAMES = "(all_reduce|all_gather|reduce_scatter|broadcast|reduce)"
+_PROGRAM, _FILE = re.compile(rf"\b{_NAMES}_perf"), re.compile(rf"(?<![a-z]){_NAMES}(?![a-z])")
+_RANK = re.compile(r"^#\s+Rank\s+\d+\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(?P<host>\S+)\s+device")
 _LIBRARY = re.compile(r"nccl-library=(?P<code>\d+)")
 _ROW = re.compile(r"^\s*\d+\s+\d+\s+\w+\s+\w+\s+-?\d+\s")
 # Columns of a side of the table, by whether iterations are reported.
@@ -75,11 +77,10 @@ def nccl_version(code: int) -> str:
 
 
 def _function(text: str, path: Path) -> tuple[str, bool]:
-    """The test, by its program's name in the output or else by the file's name."""
-    for place in (text, path.name):
-        found = _PROGRAM.search(place)
-        if found:
-            return _PROGRAMS[found[1]]
+    """The test, by its program's name in `text` or else by the file's name."""
+    found = _PROGRAM.search(text) or _FILE.search(path.name)
+    if found:
+        return _PROGRAMS[found[1]]
     raise BenchmarkError(
         f"{path}: does not say which test it is from; call it such as all_reduce_perf.txt"
         f" (known: {', '.join(_PROGRAMS)})"
@@ -96,8 +97,9 @@ def _from_text(text: str, path: Path) -> Iterator[Benchmark]:
     ranks = [found for line in head if (found := _RANK.match(line))]
     if not ranks:
         raise BenchmarkError(f"{path}: no list of ranks, which nccl-tests print under '# Using devices'")
-    starting = next((line for line in head if "test starting" in line), "")
-    coll, is_total = _function(starting, path)
+    # Newer versions say which test is starting; of older ones the log may hold the command.
+    before = "\n".join(itertools.takewhile(lambda line: not _ROW.match(line), lines))
+    coll, is_total = _function(before, path)
     library = next((found["code"] for line in head if (found := _LIBRARY.search(line))), None)
     iterations = next((int(found[1]) for line in head if (found := re.search(r"(?<!warmup )iters: (\d+)", line))), None)
     names = next((line.split() for line in head if "algbw" in line), [])

@@ -109,6 +109,20 @@ def test_an_old_output_is_told_by_the_name_of_its_file(tmp_path: Path) -> None:
     assert {found.coll for found in read_benchmarks(path)} == {"AllReduce"}
 
 
+def test_the_command_in_the_log_says_which_test_it_is(tmp_path: Path) -> None:
+    (tmp_path / "slurm-7.out").write_text(
+        "> mpirun -np 2 \\\n>    /opt/nccl-tests/build/all_reduce_perf -b 8 -e 8G -f 2 -g 1\n# nThread 1 nGpus 1 "
+        "minBytes 8 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1\n#  Rank  0 Pid   6899 "
+        "on host-a device  0 [0x07] Tesla V100\n#  Rank  1 Pid   6733 on host-b device  0 [0x07] Tesla V100\n#       "
+        "size         count      type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n     "
+        "1048576        262144     float     sum      -1    203.2    5.16    9.68      0    207.2    5.06    9.49     "
+        " 0\n"
+    )
+    first, second = read_benchmarks(tmp_path / "slurm-7.out")
+    assert (first.coll, first.size_bytes, first.n_ranks, first.nnodes) == ("AllReduce", 1_048_576, 2, 2)
+    assert (first.time_us, second.time_us, first.nccl_version) == (203.2, 207.2, None)
+
+
 def test_versions_are_told_by_their_code() -> None:
     assert [nccl_version(code) for code in (23007, 22809, 2804)] == ["2.30.7", "2.28.9", "2.8.4"]
 
