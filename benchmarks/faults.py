@@ -115,7 +115,8 @@ class SlowGpu(Plant):
         if job.records_p2p or job.stages == 1 or job.tensor.ranks.shape[1] > 1:
             return self._label([self.host], [self.rank])
         row = job.pipeline.ranks[(job.pipeline.ranks == self.rank).any(axis=1)]
-        return self._label([self.host], [self.rank], candidates=job.host_of[row].ravel().tolist(), exact=False)
+        fault = self._label([self.host], [self.rank], candidates=job.host_of[row].ravel().tolist(), exact=False)
+        return replace(fault, members=tuple(job.process(rank) for rank in row.ravel().tolist()))
 
 
 class IntermittentLateness(SlowGpu):

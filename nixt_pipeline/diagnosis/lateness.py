@@ -136,7 +136,7 @@ def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
         ]
         late_ranks, other_ranks = _confirmed(seen, suspects, late_hosts, limits)
         named = [*late_hosts, *late_ranks]
-        found += named + [late for late in (*other_hosts, *other_ranks) if _hidden(late, named, limits)]
+        found += named + [late for late in (*other_hosts, *other_ranks) if _hidden(late, named)]
     return found
 
 
@@ -179,9 +179,7 @@ def _judge(
     part = window.part()
     elapsed = float(seen.block_us[part].sum())
     cost = float(np.clip(candidate.values[part], 0, None).sum())
-    working = float(candidate.working[part].sum())
-    # Where communication overlaps computation, what is left of a block says nothing about computing.
-    slowdown = 1 + cost / working if working > limits.p2_cost_share * elapsed else None
+    slowdown = _slowdown(candidate.values[part], candidate.working[part], seen.block_us[part], limits)
     by_rank, tested, noise = odds
     by_size = noise.chance(candidate.values[part] / seen.block_us[part] - limits.min_cost_share, window, tested)
     probability = min(1.0, 2 * min(by_rank, by_size))
@@ -211,6 +209,13 @@ def _judge(
         waited_cells=0,
         peers=entities - 1,
     )
+
+
+def _slowdown(late: Floats, working: Floats, block_us: Floats, limits: Thresholds) -> float | None:
+    """How many times as long as its peers the entity computes, in the middle block: an evaluation or a checkpoint takes
+    long in a few. Where communication overlaps computation, what is left of a block says nothing about computing."""
+    clear = working > limits.p2_cost_share * block_us
+    return 1 + float(np.median(late[clear] / working[clear])) if clear.sum() * 2 > len(clear) else None
 
 
 def _confirmed(
@@ -250,15 +255,11 @@ def _waiting(seen: Observations, late: Late, others: list[Late]) -> tuple[Floats
     return waiting[most][0], waiting[most][1], cells[most]
 
 
-def _hidden(late: Late, named: list[Late], limits: Thresholds) -> bool:
+def _hidden(late: Late, named: list[Late]) -> bool:
     """Whether collectives cannot confirm it because one of its stage that is named was later still."""
-    return (
-        late.probability <= _BEYOND_DOUBT
-        and late.cost_share >= limits.p2_cost_share
-        and any(
-            late.window.overlap(other.window) * 2 >= late.window.length and other.cost_share >= late.cost_share / 2
-            for other in named
-        )
+    return late.probability <= _BEYOND_DOUBT and any(
+        late.window.overlap(other.window) * 2 >= late.window.length and other.cost_share >= late.cost_share / 2
+        for other in named
     )
 
 
