@@ -31,7 +31,7 @@ GATHER_FROM_RECORDS = 2_000_000
 # A stream whose numbers are so far apart that its array would take more than this for each record is grouped.
 _BYTES_PER_RECORD = 256
 # A cell takes about as much memory in DuckDB as so many records in other analyses.
-_RECORDS_OF_A_CELL = 64
+_RECORDS_OF_A_CELL = 32
 
 # Grouping and joining by five strings and numbers costs several times as much as by their 64-bit hash. A stream is what
 # has sequence numbers of its own: a function of a communicator.
