@@ -12,7 +12,7 @@ from nixt_pipeline.reporting.views import Card, Fact, Link, SectionView, Spec, t
 Finding = Mapping[str, Any]
 
 # Cards that a person still reads; the table after them has all.
-SHOWN_CARDS = 12
+SHOWN_CARDS = 6
 _NAMES_SHOWN = 4
 _NAME_CHARACTERS = 40
 
@@ -195,6 +195,8 @@ def _cost(finding: Finding) -> str:
 def _certainty(finding: Finding) -> str:
     """How far the log narrows it down."""
     names = _names(finding)
+    if not names:
+        return "It is seen in the run as a whole."
     if finding["ambiguous"] and len(names) > 1:
         return f"One of {count(len(names))} named; the log cannot say which."
     return "Nobody else fits what was recorded." if len(names) == 1 else "All named are concerned."
