@@ -36,7 +36,7 @@ def run_report(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
     path = render_run_report(run, settings)
     report = json.loads((path.parent / "report.json").read_text(encoding="utf-8"))
     findings = [{**finding, "where": where(finding), **finding["effect"]} for finding in report["findings"]]
-    shown = ("severity", "kind", "where", "cost_share", "lost_rank_seconds", "next_step")
+    shown = ("severity", "kind", "where", "cost_share", "lost_rank_seconds")
     return dg.MaterializeResult(
         metadata={
             "verdict": report["in_words"],
