@@ -210,7 +210,7 @@ def _record_loss(coverage: RunCoverage) -> list[Finding]:
     if coverage.capture_rate is None or 1 - coverage.capture_rate < _WORTH_A_LINE:
         return []
     causes = sorted(coverage.losses.items(), key=lambda item: -item[1])
-    shares = ", ".join(f"{lost:,} {cause}" for cause, lost in causes)
+    shares = ", ".join(f"{lost:,} ({cause})" for cause, lost in causes)
     cut = f" {coverage.cut_files} files are damaged or end within a record." if coverage.cut_files else ""
     return [
         Finding(

@@ -89,7 +89,7 @@ def _finding(seen: Observations, first: Late, group: list[Late], severity: Sever
         until_us=first.window.until_us(seen.block_end_us),
         effect=Effect(share, first.slowdown, first.lost_us / 1e6),
         evidence=(
-            f"{everybody} stand still {share:.1%} of the time for {name}: {names[0]} spends"
+            f"{everybody} stand still {share:.1%} of the time for {name}: {names[0] if len(names) > 1 else 'it'} spends"
             f" {first.late_us / 1e3:.3g} ms less in communication than its peers in each of {first.window.length}"
             f" stretches of the job ({first.window.marked} clearly; by chance p < {max(first.probability, 1e-12):.1g})."
             f"{confirmation}{first.cause}{_victims(seen, first)}"

@@ -124,8 +124,9 @@ def how_bad(finding: Finding) -> str:
     parts = []
     if effect.cost_share is not None:
         parts.append(f"costs {effect.cost_share:.1%} of the time since then")
-    if effect.slowdown is not None and finding.kind != "late-arrival":
-        parts.append(f"{effect.slowdown:.2g} times as slow")
+    if effect.slowdown is not None:
+        late = finding.kind == "late-arrival"
+        parts.append(f"{'computes ' if late else ''}{effect.slowdown:.3g} times as {'long' if late else 'slow'}")
     if effect.lost_rank_seconds is not None:
         parts.append(f"{effect.lost_rank_seconds:,.1f} GPU-seconds lost")
     return ", ".join(parts) or _STOPPED.get(finding.kind, "not measurable")
