@@ -191,8 +191,10 @@ def _validate(
     rejects, auxiliary = [_REJECTS.empty_table()], [AUXILIARY.empty_table()]
     if old and before:
         parts = takeover.take_over_parts(old, generation, kept, before.parts)
-        rejects.append(takeover.take_over_table(old, "rejects", kept, _REJECTS))
-        auxiliary.append(takeover.take_over_table(old, "auxiliary", kept, AUXILIARY))
+        # Of an earlier version of a file only records are kept.
+        lines_of = kept - {account.file_id for account in plan.kept if account.status == books.SUPERSEDED}
+        rejects.append(takeover.take_over_table(old, "rejects", lines_of, _REJECTS))
+        auxiliary.append(takeover.take_over_table(old, "auxiliary", lines_of, AUXILIARY))
     readable = _readable(plan)
     accounts = plan.kept + [
         books.account_unread(p.file_id, p.file) for p in plan.to_read if p.file.foreign or p.file.unreadable

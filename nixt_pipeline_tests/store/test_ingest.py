@@ -192,6 +192,17 @@ def test_a_file_that_grows_while_it_is_read_counts_nothing_twice(
     assert summary.bytes["read"] == path.stat().st_size
 
 
+def test_the_rejects_of_an_earlier_version_of_a_file_go_with_it(tmp_path: Path, settings: Settings) -> None:
+    path = write_log(tmp_path / "in" / "a-pid1.log", *records(2))
+    whole = path.read_text()
+    path.write_text(whole[:-50])
+    take_in(tmp_path / "in", settings)
+    assert query(settings, "SELECT reason FROM rejects") == [("record cut short or malformed",)]
+    path.write_text(whole)
+    assert take_in(tmp_path / "in", settings).rejected_lines == 0
+    assert query(settings, "SELECT reason FROM rejects") == []
+
+
 def test_an_object_over_several_lines_that_was_cut_is_whole_once_the_file_grew(
     tmp_path: Path, settings: Settings
 ) -> None:
