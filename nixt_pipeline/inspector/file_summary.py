@@ -6,8 +6,6 @@ from typing import Any
 
 from nixt_pipeline.inspector.records import Row
 
-# A file of nothing but broken lines keeps this many of them as rows; the counts stay exact.
-MAX_REJECT_ROWS = 1_000
 _SUMS = ("records_", "lines", "bytes_")
 
 
@@ -32,7 +30,6 @@ class FileSummary:
     bytes_foreign: int = 0
     bytes_blank: int = 0
     content_digest: str | None = None
-    rejects: list[Row] = field(default_factory=list)
     processes: set[tuple[str | None, int | None]] = field(default_factory=set)
     # Whether the file may hold a record twice: a sequence number of a communicator and function did not rise.
     may_repeat: bool = False
@@ -53,7 +50,6 @@ class FileSummary:
     def from_json(cls, content: dict[str, Any]) -> "FileSummary":
         """The inverse of `to_json`."""
         summary = cls(**content)
-        summary.rejects = [tuple(row) for row in content["rejects"]]
         summary.processes = {(host, pid) for host, pid in content["processes"]}
         summary.counters = {tuple(counter): (first, last) for counter, (first, last) in content["counters"]}
         return summary
@@ -72,7 +68,6 @@ def settle(summary: FileSummary) -> FileSummary:
         summary.bytes_foreign = summary.bytes_read
         summary.bytes_rejected = summary.bytes_blank = 0
         summary.lines_rejected = summary.lines_foreign = 0
-        summary.rejects.clear()
     return summary
 
 
@@ -85,9 +80,6 @@ def merge(slices: list[FileSummary]) -> FileSummary:
         return slices[0]
     merged = FileSummary(slices[0].file_id, slices[0].path)
     for piece in slices:
-        for row in piece.rejects[: MAX_REJECT_ROWS - len(merged.rejects)]:
-            file_id, path, offset, line, *others = row
-            merged.rejects.append((file_id, path, offset, line + merged.lines, *others))
         for name in (column.name for column in fields(FileSummary) if column.name.startswith(_SUMS)):
             setattr(merged, name, getattr(merged, name) + getattr(piece, name))
         merged.problem = merged.problem or piece.problem

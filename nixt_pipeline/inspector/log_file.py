@@ -9,7 +9,7 @@ import pyarrow as pa
 from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.inspector.decoder import Fragment, decode_line, has_inspector_vocabulary, is_foreign_line
 from nixt_pipeline.inspector.decompression import WHOLE, Span
-from nixt_pipeline.inspector.file_summary import MAX_REJECT_ROWS, FileSummary
+from nixt_pipeline.inspector.file_summary import FileSummary
 from nixt_pipeline.inspector.reader import Block, Line, LogReader
 from nixt_pipeline.inspector.records import ForeignError, RecordTyper, RejectedError, Row, Typed
 from nixt_pipeline.settings import Settings
@@ -17,6 +17,8 @@ from nixt_pipeline.settings import Settings
 if TYPE_CHECKING:
     from nixt_pipeline.inspector.template import Decoded
 
+# A file, or a slice of one, of nothing but broken lines keeps this many of them as rows; the counts stay exact.
+MAX_REJECT_ROWS = 10_000
 _SAMPLE_CHARACTERS = 200
 _EVENT_NAMES = [column.name for column in taxonomy.EVENT_COLUMNS]
 _VERSION, _COLL, _SN = (_EVENT_NAMES.index(name) for name in ("inspector_output_format_version", "coll", "coll_sn"))
@@ -30,6 +32,9 @@ class Sink(Protocol):
 
     def add_batches(self, events: pa.RecordBatch, channels: pa.RecordBatch | None) -> None:
         """Take rows that the fast path decoded."""
+
+    def refuse(self, row: Row) -> None:
+        """Take the row of a line that is no record; its number counts from the beginning of the slice."""
 
 
 def decode_file(
@@ -221,8 +226,8 @@ class _Decoding:
         else:
             summary.lines_foreign += 1
             summary.bytes_foreign += len(data)
-        if len(summary.rejects) < MAX_REJECT_ROWS:
+        if summary.lines_rejected + summary.lines_foreign <= MAX_REJECT_ROWS:
             sample = data[: 4 * _SAMPLE_CHARACTERS].decode("utf-8", "replace").strip()[:_SAMPLE_CHARACTERS]
             at = line.offset if offset is None else offset
             row = (summary.file_id, summary.path, at, line.number, len(data), outcome, reason, sample)
-            summary.rejects.append(row)
+            self._sink.refuse(row)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from nixt_pipeline.inspector.file_summary import FileSummary, merge, settle
-from nixt_pipeline.inspector.records import Row
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import link_or_copy
@@ -44,11 +43,11 @@ class IngestError(RuntimeError):
 
 @dataclass(frozen=True)
 class DecodedFiles:
-    """The result of decoding files: which part holds which files, what each file came to, and lines of no operation."""
+    """The result of decoding files: which part holds which files, with the lines of each before the slice that is in
+    it, and what each file came to."""
 
-    parts: dict[str, list[int]]
+    lines_before: dict[str, dict[int, int]]
     summaries: list[FileSummary]
-    auxiliary: list[Row]
 
 
 def decode_share(
@@ -90,14 +89,13 @@ def decode_files(
         if piece.lines_before is not None:
             stored = FileSummary(piece.file_id, piece.file.path, lines=piece.lines_before, recognised=True)
             slices[piece.file_id].append(stored)
+    lines_before: dict[str, dict[int, int]] = {}
     for bundle in decoded:
         for summary in bundle.summaries:
-            slices[summary.file_id].append(summary)
-    return DecodedFiles(
-        parts={b.bundle.part: sorted({piece.file_id for piece in b.bundle.pieces}) for b in decoded if b.bundle.pieces},
-        summaries=[settle(merge(of_file)) for of_file in slices.values()],
-        auxiliary=[row for bundle in decoded for row in bundle.auxiliary],
-    )
+            earlier = slices[summary.file_id]
+            lines_before.setdefault(bundle.bundle.part, {})[summary.file_id] = sum(piece.lines for piece in earlier)
+            earlier.append(summary)
+    return DecodedFiles(lines_before, [settle(merge(of_file)) for of_file in slices.values()])
 
 
 def _adopt(decoded: list[DecodedBundle], generation: Path) -> None:
@@ -131,8 +129,7 @@ def _without(decoded: DecodedBundle, files: set[int], generation: Path) -> Decod
         if path.exists():
             rewrite_part(path, path, without_files=files)
     pieces = tuple(piece for piece, _ in kept)
-    auxiliary = [row for row in decoded.auxiliary if row[0] not in files]
-    return DecodedBundle(replace(decoded.bundle, pieces=pieces), [summary for _, summary in kept], auxiliary)
+    return DecodedBundle(replace(decoded.bundle, pieces=pieces), [summary for _, summary in kept])
 
 
 def _run(

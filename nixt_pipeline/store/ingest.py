@@ -21,12 +21,9 @@ from pathlib import Path
 
 import duckdb
 import orjson
-import pyarrow as pa
-import pyarrow.compute as pc
 from filelock import FileLock, Timeout
 
 from nixt_pipeline.inspector import inventory as discovery
-from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.inspector.inventory import Inventory
 from nixt_pipeline.inspector.runs import read_run_info
 from nixt_pipeline.settings import Settings
@@ -38,8 +35,9 @@ from nixt_pipeline.store.dimensions import write_dimensions, write_membership
 from nixt_pipeline.store.dropped import dropped
 from nixt_pipeline.store.fan_out import DECODED, IngestError, Progress
 from nixt_pipeline.store.files import write_table, write_text
+from nixt_pipeline.store.line_tables import LINE_TABLES, dropped_by_plugin, gather
 from nixt_pipeline.store.manifest import Manifest, UnknownRunError, read_manifest, write_manifest
-from nixt_pipeline.store.parts import AUXILIARY, Piece, compact, rewrite_part
+from nixt_pipeline.store.parts import Piece, compact, rewrite_part
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +45,6 @@ log = logging.getLogger(__name__)
 DECODER_VERSION = 1
 _VALIDATED = "validated.json"
 _LOCK_TIMEOUT_S = 900.0
-_REJECTS = taxonomy.schema(taxonomy.REJECT_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -187,20 +184,13 @@ def _validate(
     started = time.monotonic()
     plan, old, before = _plan(inventory, settings)
     kept = {account.file_id for account in plan.kept} | plan.grew.keys()
-    parts: dict[str, list[int]] = {}
-    rejects, auxiliary = [_REJECTS.empty_table()], [AUXILIARY.empty_table()]
-    if old and before:
-        parts = takeover.take_over_parts(old, generation, kept, before.parts)
-        # Of an earlier version of a file only records are kept.
-        lines_of = kept - {account.file_id for account in plan.kept if account.status == books.SUPERSEDED}
-        rejects.append(takeover.take_over_table(old, "rejects", lines_of, _REJECTS))
-        auxiliary.append(takeover.take_over_table(old, "auxiliary", lines_of, AUXILIARY))
+    parts = takeover.take_over_parts(old, generation, kept, before.parts) if old and before else {}
     readable = _readable(plan)
     accounts = plan.kept + [
         books.account_unread(p.file_id, p.file) for p in plan.to_read if p.file.foreign or p.file.unreadable
     ]
     decoded = fan_out.decode_files(inventory.directory, readable, generation, settings, progress, executor)
-    parts |= decoded.parts
+    parts |= {part: sorted(files) for part, files in decoded.lines_before.items()}
     files = {piece.file_id: piece.file for piece in readable}
     for summary in decoded.summaries:
         before_growth, file = plan.grew.get(summary.file_id), files[summary.file_id]
@@ -208,22 +198,23 @@ def _validate(
             accounts.append(books.account_decoded(file, summary))
         else:
             accounts.append(books.account_grown(before_growth, file, summary))
-    rejects += [_table(summary.rejects, _REJECTS) for summary in decoded.summaries if summary.rejects]
-    auxiliary.append(_table(decoded.auxiliary, AUXILIARY))
     accounts, copies = _without_duplicates(accounts, parts, generation, settings)
     parts = {part: [number for number in numbers if number not in copies] for part, numbers in parts.items()}
     parts = compact(generation, parts)
-    originals = pa.array(sorted(copies), pa.int32())
-    for name, tables in (("rejects", rejects), ("auxiliary", auxiliary)):
-        table = pa.concat_tables(tables)
-        table = table.filter(pc.invert(pc.is_in(table.column("file_id"), originals)))
-        write_table(
-            table.sort_by([("file_id", "ascending"), ("byte_offset", "ascending")]), generation / f"{name}.parquet"
-        )
+    # A copy's lines are those of its original, and somebody else's file counts as one thing. Of an earlier version of a
+    # file only records are kept.
+    left_out = copies | {summary.file_id for summary in decoded.summaries if summary.status == "foreign"}
+    left_out |= {account.file_id for account in plan.kept if account.status == books.SUPERSEDED}
+    for table in LINE_TABLES:
+        sources = [(old / f"{table}.parquet", dict.fromkeys(kept - left_out, 0))] if old and before else []
+        for part, lines in decoded.lines_before.items():
+            taken = {number: count for number, count in lines.items() if number not in left_out}
+            sources.append((generation / DECODED / table / f"{part}.parquet", taken))
+        gather(table, sources, generation / f"{table}.parquet")
     write_table(books.files_table(accounts), generation / "files.parquet")
     incarnations = write_membership(generation, inventory.run, settings)
-    dropped = _dropped_by_plugin(pa.concat_tables(auxiliary))
-    return _Validated(accounts, parts, incarnations, dropped, time.monotonic() - started)
+    lost = dropped_by_plugin(generation / "auxiliary.parquet", settings)
+    return _Validated(accounts, parts, incarnations, lost, time.monotonic() - started)
 
 
 def _plan(inventory: Inventory, settings: Settings) -> tuple[takeover.Plan, Path | None, _Validated | None]:
@@ -270,22 +261,6 @@ def _without_duplicates(
     ]
     needed = [account for account in corrected if account.status != books.SUPERSEDED or account.records]
     return sorted(needed, key=lambda account: account.file_id), copies
-
-
-def _dropped_by_plugin(auxiliary: pa.Table) -> int:
-    """Records the plugin says it lost: its running totals per process and communicator, the last of each added up."""
-    last: dict[tuple[object, ...], int] = {}
-    names = ("id", "rank", "hostname", "pid")
-    for row in auxiliary.to_pylist():
-        key = tuple(row[name] for name in names)
-        total = (row["coll_dropped_total"] or 0) + (row["p2p_dropped_total"] or 0)
-        last[key] = max(total, last.get(key, 0))
-    # More than 64 bits can hold is nonsense of a damaged file.
-    return min(sum(last.values()), 2**63 - 1)
-
-
-def _table(rows: list[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
 
 
 def _generation(settings: Settings, inventory: Inventory) -> Path:

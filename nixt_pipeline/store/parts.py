@@ -3,6 +3,7 @@ its rows."""
 
 import hashlib
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,10 +20,10 @@ from nixt_pipeline.inspector.log_file import decode_file
 from nixt_pipeline.inspector.records import Row, Typed
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import temporary_path, write_text
+from nixt_pipeline.store.line_tables import LINE_TABLES
 
 EVENTS = taxonomy.stored_schema(taxonomy.EVENT_COLUMNS)
 CHANNELS = taxonomy.stored_schema(taxonomy.CHANNEL_COLUMNS)
-AUXILIARY = taxonomy.schema(taxonomy.AUXILIARY_COLUMNS)
 
 # Columns by which row groups can be skipped; statistics of all columns cost a quarter of the writing time.
 _STATISTICS = ("file_id", "dump_timestamp_us", "coll_sn", "coll_msg_size_bytes")
@@ -30,7 +31,15 @@ _STATISTICS = ("file_id", "dump_timestamp_us", "coll_sn", "coll_msg_size_bytes")
 # worker's memory.
 _BATCH_ROWS = 20_000
 _ROW_GROUP_ROWS = 250_000
+# Rows of texts and of 64 channels are large: a row group ends here at the latest.
+_ROW_GROUP_BYTES = 64 << 20
 _CHANNEL_BATCH_ROWS = 2_000
+# What a worker writes: the schema of each table, and how many of its rows are held as Python objects.
+_WRITTEN = {
+    "events": (EVENTS, _BATCH_ROWS),
+    "channels": (CHANNELS, _CHANNEL_BATCH_ROWS),
+    **{table: (schema, _CHANNEL_BATCH_ROWS) for table, schema in LINE_TABLES.items()},
+}
 # Sequence numbers and write times grow steadily, which delta encoding turns into almost nothing.
 _DELTA = {"dump_timestamp_us": "DELTA_BINARY_PACKED", "coll_sn": "DELTA_BINARY_PACKED"}
 # A compressed log unfolds to about this many times its size (gzip -6 makes these logs 28 times smaller).
@@ -87,7 +96,6 @@ class DecodedBundle:
 
     bundle: Bundle
     summaries: list[FileSummary]
-    auxiliary: list[Row]
 
 
 def make_bundles(directory: str, pieces: list[Piece], target: Path, settings: Settings) -> list[Bundle]:
@@ -120,13 +128,15 @@ def _slices(piece: Piece, target: int) -> list[Piece]:
 def decode_bundle(bundle: Bundle, settings: Settings) -> DecodedBundle:
     """Decode a bundle into the Parquet files of its part, and note that beside them. Runs in a worker process, on this
     machine or another."""
-    directory = Path(bundle.target)
     by_template = bundle.weight_bytes >= _TEMPLATE_FROM_BYTES
-    with (
-        PartWriter(directory / "events" / f"{bundle.part}.parquet", EVENTS, _BATCH_ROWS) as events,
-        PartWriter(directory / "channels" / f"{bundle.part}.parquet", CHANNELS, _CHANNEL_BATCH_ROWS) as channels,
-    ):
-        sink = _PartSink(events, channels)
+    with ExitStack() as open_writers:
+        writers = {
+            table: open_writers.enter_context(
+                PartWriter(Path(bundle.target) / table / f"{bundle.part}.parquet", schema, batch_rows)
+            )
+            for table, (schema, batch_rows) in _WRITTEN.items()
+        }
+        sink = _PartSink(**writers)
         summaries = [
             decode_file(
                 Path(bundle.directory) / piece.file.location,
@@ -140,9 +150,8 @@ def decode_bundle(bundle: Bundle, settings: Settings) -> DecodedBundle:
             )
             for piece in bundle.pieces
         ]
-    note = {"summaries": [summary.to_json() for summary in summaries], "auxiliary": sink.auxiliary}
-    write_text(orjson.dumps(note).decode(), _note_path(bundle))
-    return DecodedBundle(bundle, summaries, sink.auxiliary)
+    write_text(orjson.dumps([summary.to_json() for summary in summaries]).decode(), _note_path(bundle))
+    return DecodedBundle(bundle, summaries)
 
 
 def decoded_before(bundle: Bundle) -> DecodedBundle | None:
@@ -151,8 +160,7 @@ def decoded_before(bundle: Bundle) -> DecodedBundle | None:
         note = orjson.loads(_note_path(bundle).read_bytes())
     except FileNotFoundError:
         return None
-    summaries = [FileSummary.from_json(summary) for summary in note["summaries"]]
-    return DecodedBundle(bundle, summaries, [tuple(row) for row in note["auxiliary"]])
+    return DecodedBundle(bundle, [FileSummary.from_json(summary) for summary in note])
 
 
 def _note_path(bundle: Bundle) -> Path:
@@ -166,7 +174,7 @@ class PartWriter:
         self._path, self._schema, self._batch_rows = path, schema, batch_rows
         self._rows: list[Row] = []
         self._batches: list[pa.RecordBatch] = []
-        self._held = 0
+        self._held = self._held_bytes = 0
         self._writer: pq.ParquetWriter | None = None
         self._temporary = temporary_path(path)
 
@@ -184,7 +192,8 @@ class PartWriter:
         """Take many rows at once."""
         self._batches.append(batch)
         self._held += batch.num_rows
-        if self._held >= _ROW_GROUP_ROWS:
+        self._held_bytes += batch.nbytes
+        if self._held >= _ROW_GROUP_ROWS or self._held_bytes >= _ROW_GROUP_BYTES:
             self._flush_batches()
 
     def _flush_rows(self) -> None:
@@ -212,7 +221,7 @@ class PartWriter:
                 write_statistics=[name for name in _STATISTICS if name in self._schema.names],
             )
         table = pa.Table.from_batches(self._batches, self._schema).unify_dictionaries()
-        self._batches, self._held = [], 0
+        self._batches, self._held, self._held_bytes = [], 0, 0
         self._writer.write_table(table, row_group_size=_ROW_GROUP_ROWS)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -238,9 +247,8 @@ def _array(values: tuple[object, ...], kind: pa.DataType) -> pa.Array:
 class _PartSink:
     events: PartWriter
     channels: PartWriter
-
-    def __post_init__(self) -> None:
-        self.auxiliary: list[Row] = []
+    auxiliary: PartWriter
+    rejects: PartWriter
 
     def add(self, typed: Typed) -> None:
         if typed.event is not None:
@@ -254,6 +262,9 @@ class _PartSink:
         self.events.append_batch(events)
         if channels is not None:
             self.channels.append_batch(channels)
+
+    def refuse(self, row: Row) -> None:
+        self.rejects.append(row)
 
 
 def compact(generation: Path, parts: dict[str, list[int]]) -> dict[str, list[int]]:

@@ -3,10 +3,6 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from nixt_pipeline.inspector.decompression import Span
 from nixt_pipeline.inspector.inventory import Inventory, LogFile, grew
 from nixt_pipeline.store import accounts as books
@@ -77,15 +73,6 @@ def take_over_parts(old: Path, new: Path, kept: set[int], parts: dict[str, list[
             else:
                 rewrite_part(source, target, without_files=set(files) - kept)
     return taken
-
-
-def take_over_table(old: Path, table: str, kept: set[int], schema: pa.Schema) -> pa.Table:
-    """The rows of the files in `kept` of one small table of generation `old`."""
-    files = layout.table_files(old, table)
-    if not files:
-        return schema.empty_table()
-    rows = pq.read_table(files[0], schema=schema)
-    return rows.filter(pc.is_in(rows.column("file_id"), pa.array(sorted(kept), pa.int32())))
 
 
 def _unchanged(account: FileAccount, file: LogFile) -> bool:

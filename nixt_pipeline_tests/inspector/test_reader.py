@@ -23,7 +23,7 @@ def read(path: Path, content: bytes, max_line_bytes: int = 1 << 20) -> tuple[lis
     ("name", "content"),
     [
         ("none", TEXT),
-        ("gzip", gzip.compress(TEXT)),
+        ("gzip", gzip.compress(TEXT, mtime=0)),
         ("bzip2", bz2.compress(TEXT)),
         ("xz", lzma.compress(TEXT)),
         ("zstd", bytes(pa.compress(TEXT, codec="zstd"))),

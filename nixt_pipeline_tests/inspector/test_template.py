@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.inspector.log_file import decode_file
-from nixt_pipeline.inspector.records import Typed
+from nixt_pipeline.inspector.records import Row, Typed
 from nixt_pipeline.inspector.template import Decoded, TemplateDecoder
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline_tests.conftest import FIXTURES
@@ -39,6 +39,9 @@ class Rows:
         self.events += events.to_pylist()
         if channels is not None:
             self.channels += channels.to_pylist()
+
+    def refuse(self, row: Row) -> None:
+        """What is refused is compared where whole files are decoded."""
 
 
 def compare(path: Path, settings: Settings) -> Rows:
