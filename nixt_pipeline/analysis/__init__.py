@@ -14,6 +14,7 @@ from nixt_pipeline.analysis import (
     temporal_correlation,
     time_ecdf,
     variation,
+    waiting_by_progress,
     waiting_over_time,
 )
 from nixt_pipeline.analysis.base import Analysis, compute, materialise
@@ -29,6 +30,7 @@ ANALYSES: tuple[Analysis, ...] = (
     bandwidth_ecdf.ANALYSIS,
     time_ecdf.ANALYSIS,
     waiting_over_time.ANALYSIS,
+    waiting_by_progress.ANALYSIS,
     host_lateness.ANALYSIS,
     rank_times.ANALYSIS,
     p2p_edges.ANALYSIS,

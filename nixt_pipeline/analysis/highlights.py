@@ -69,6 +69,15 @@ def _waiting(rows: list[Row]) -> dict[str, float | None]:
     return {"share of waiting": waited / (waited + moved) if waited + moved else None}
 
 
+def _progress(rows: list[Row]) -> dict[str, float | None]:
+    longest: dict[str, list[float]] = {}
+    for row in rows:
+        if row["transfer_time_p50_us"]:
+            longest.setdefault(row["label"], []).append(row["transfer_time_p50_us"])
+    worst = max((max(times) / median(times) for times in longest.values()), default=None)
+    return {"slowest stretch / median transfer time": worst}
+
+
 def _lateness(rows: list[Row]) -> dict[str, float | None]:
     caused: dict[str, float] = {}
     for row in rows:
@@ -115,6 +124,7 @@ _BY_ANALYSIS: dict[str, Callable[[list[Row]], dict[str, float | None]]] = {
     "bandwidth_ecdf": _distributions,
     "time_ecdf": _times,
     "waiting_over_time": _waiting,
+    "waiting_by_progress": _progress,
     "host_lateness": _lateness,
     "rank_times": _ranks,
     "p2p_edges": _edges,

@@ -18,7 +18,7 @@ from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers, picture
 from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.quality.results import Counted, judge_result, result_rules
 from nixt_pipeline.quality.verdicts import Verdict
-from nixt_pipeline.reporting import drawing, edges, figures, lateness, rank_map, variation, waiting
+from nixt_pipeline.reporting import drawing, edges, figures, lateness, progress, rank_map, variation, waiting
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
 
@@ -36,6 +36,7 @@ PICTURES: dict[str, Callable[[pa.Table], str]] = {
     "bandwidth_ecdf": lambda table: drawing.draw_ecdf(figures.ecdf_figure(table, _PANELS)),
     "time_ecdf": lambda table: drawing.draw_ecdf(figures.ecdf_figure(table, _PANELS), "times", "us"),
     "waiting_over_time": lambda table: waiting.draw_total(waiting.waiting_of(table)[0], "waiting"),
+    "waiting_by_progress": lambda table: progress.draw_progress(progress.progress_of(table)[0], "progress"),
     "host_lateness": lambda table: lateness.draw_lateness(lateness.lateness_maps(table)[0], "lateness"),
     "rank_times": lambda table: rank_map.draw_map(rank_map.rank_maps(table)[0], "ranks"),
     "p2p_edges": lambda table: edges.draw_edges(edges.edge_panels(table)[0], "edges"),

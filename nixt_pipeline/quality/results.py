@@ -43,6 +43,7 @@ SHAPES = {
     "bandwidth_ecdf": Shape(("label", "measure", "quantile"), ("quantile",)),
     "run_kernels": Shape(("kind", "coll", "n_ranks", "nnodes", "parallel_role", "coll_msg_size_bytes")),
     "time_ecdf": Shape(("label", "measure", "quantile"), ("quantile",)),
+    "waiting_by_progress": Shape(("incarnation", "label", "stretch")),
     "waiting_over_time": Shape(("incarnation", "bin_start_us", "label")),
     "host_lateness": Shape(("incarnation", "bin_start_us", "hostname"), ("share_of_rank_time",)),
     "rank_times": Shape(("incarnation", "label", "id", "comm_name", "rank", "hostname", "pid")),

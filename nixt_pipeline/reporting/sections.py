@@ -16,6 +16,7 @@ from nixt_pipeline.reporting.edges import edges_section
 from nixt_pipeline.reporting.lateness import lateness_section
 from nixt_pipeline.reporting.legends import type_legend
 from nixt_pipeline.reporting.palette import ALERT_COLOUR, DECADE_COLOURS, INK, NEUTRAL_COLOUR
+from nixt_pipeline.reporting.progress import progress_section
 from nixt_pipeline.reporting.quality import SHOWN_ROWS, coverage_of, coverage_parts, within_host
 from nixt_pipeline.reporting.rank_map import ranks_section
 from nixt_pipeline.reporting.text import count, duration, gbs, number, percent, plain, sentence, shorten, size, utc
@@ -453,6 +454,7 @@ ANALYSIS_SECTIONS = (
     AnalysisSection("time_ecdf", "times", "Time distributions", time_section),
     AnalysisSection("temporal_correlation", "time", "Bandwidth over time", _time),
     AnalysisSection("waiting_over_time", "waiting", "Waiting over time", waiting_section),
+    AnalysisSection("waiting_by_progress", "progress", "Waiting by progress", progress_section),
     AnalysisSection("host_lateness", "lateness", "Lateness of hosts", lateness_section),
     AnalysisSection("spatial_correlation", "entities", "Hosts and processes", _entities),
     AnalysisSection("rank_times", "ranks", "Ranks", ranks_section),

@@ -145,23 +145,24 @@ def _reading(launch: Waiting) -> str:
 
 
 @dataclass(frozen=True)
-class _Axis:
-    """Time since the start in the unit that suits the launch: edges and middles of the bins, moments to mark."""
+class Axis:
+    """What a kernel's times are drawn over: edges and middles of the bins, moments to mark."""
 
-    unit: str
+    label: str
     edges: tuple[float, ...]
     moments: tuple[float, ...]
 
     @property
     def middles(self) -> list[float]:
+        """Where the values of the bins are drawn."""
         return [(low + high) / 2 for low, high in pairwise(self.edges)]
 
 
-def _axis(data: Waiting, onsets_us: Sequence[int]) -> _Axis:
+def _axis(data: Waiting, onsets_us: Sequence[int]) -> Axis:
     unit, scale = time_unit(data.end_s)
     moments = ((onset - data.start_us) / 1e6 for onset in onsets_us)
-    return _Axis(
-        unit,
+    return Axis(
+        f"{unit} since the start",
         tuple(second / scale for second in (*data.seconds, data.end_s)),
         tuple(moment / scale for moment in moments if 0 <= moment <= data.end_s),
     )
@@ -170,7 +171,7 @@ def _axis(data: Waiting, onsets_us: Sequence[int]) -> _Axis:
 def draw_waiting(data: Waiting, name: str, onsets_us: Sequence[int] = ()) -> str:
     """GPUs waiting and transferring, then a panel for each kernel with the times of both."""
     kernels = (
-        _draw_kernel(kernel, f"{name}-{position}", _axis(data, onsets_us))
+        draw_kernel(kernel, f"{name}-{position}", _axis(data, onsets_us))
         for position, kernel in enumerate(data.kernels, start=1)
     )
     return draw_total(data, f"{name}-all", onsets_us) + "".join(kernels)
@@ -192,13 +193,15 @@ def draw_total(data: Waiting, name: str, onsets_us: Sequence[int] = ()) -> str:
         number_axis(axes, "x")
         number_axis(axes, "y")
         axes.grid(True, axis="y")
-        axes.set_xlabel(f"{axis.unit} since the start")
+        axes.set_xlabel(axis.label)
         axes.set_ylabel("GPUs, on average")
 
     return render(name, 2.0, draw, f"At most {number(max(data.waiting))} GPUs waiting at once, on average of a bin")
 
 
-def _draw_kernel(kernel: KernelWaiting, name: str, axis: _Axis) -> str:
+def draw_kernel(kernel: KernelWaiting, name: str, axis: Axis) -> str:
+    """Median and quartiles of waiting and transfer in each bin."""
+
     def draw(figure: "Figure") -> None:
         axes = figure.subplots()
         for (low, middle, high), colour in ((kernel.wait, WAIT_COLOUR), (kernel.transfer, TRANSFER_COLOUR)):
@@ -206,13 +209,13 @@ def _draw_kernel(kernel: KernelWaiting, name: str, axis: _Axis) -> str:
             axes.plot(axis.middles, gaps(middle), color=colour, linewidth=1.5, marker=".", markersize=2.5)
         mark_moments(axes, axis.moments)
         head(figure, shorten(kernel.label, LABEL_CHARACTERS))
-        axes.set_xlim(0, axis.edges[-1])
+        axes.set_xlim(axis.edges[0], axis.edges[-1])
         known = [value for value in (*kernel.wait[2], *kernel.transfer[2]) if value is not None]
         axes.set_ylim(0, max(known, default=1.0) * 1.5)
         number_axis(axes, "x")
         duration_axis(axes, "y", _LOWEST_US)
         axes.grid(True, axis="y")
-        axes.set_xlabel(f"{axis.unit} since the start")
+        axes.set_xlabel(axis.label)
         axes.set_ylabel("time per collective")
 
     waits = [value for value in kernel.wait[1] if value is not None]

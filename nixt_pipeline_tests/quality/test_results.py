@@ -3,16 +3,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nixt_pipeline.analysis import ANALYSES, analysis_named
+from nixt_pipeline.analysis import ANALYSES
+from nixt_pipeline.analysis.base import Analysis
+from nixt_pipeline.comparison import RUN_KERNELS
 from nixt_pipeline.inspector.taxonomy import schema
 from nixt_pipeline.quality.results import SHAPES, Counted, captured_enough, judge_result, result_rules
 from nixt_pipeline.settings import Thresholds
 
+# The analyses of reports, and what comparisons are made of.
+RESULTS: dict[str, Analysis] = {analysis.name: analysis for analysis in (*ANALYSES, RUN_KERNELS)}
 STORED: dict[Counted, int] = {"events": 10, "collectives": 10}
 
 
 def table(analysis: str, *rows: dict[str, Any]) -> pa.Table:
-    columns = schema(analysis_named(analysis).columns)
+    columns = schema(RESULTS[analysis].columns)
     filled = [{name: row.get(name) for name in columns.names} | {"run": "job"} for row in rows]
     return pa.Table.from_pylist(filled, schema=columns)
 
@@ -24,7 +28,7 @@ def failing(analysis: str, *rows: dict[str, Any]) -> set[str]:
 
 def key_row(analysis: str) -> dict[str, Any]:
     """A row with a value in each key column; keys of any type take 1, text, or a half."""
-    types = schema(analysis_named(analysis).columns)
+    types = schema(RESULTS[analysis].columns)
     values: dict[str, Any] = {}
     for name in SHAPES[analysis].key:
         column = types.field(name).type
@@ -33,8 +37,8 @@ def key_row(analysis: str) -> dict[str, Any]:
 
 
 def test_every_analysis_has_a_shape_whose_columns_exist() -> None:
-    assert {analysis.name for analysis in ANALYSES} == set(SHAPES)
-    for analysis in ANALYSES:
+    assert set(RESULTS) == set(SHAPES)
+    for analysis in RESULTS.values():
         names = {column.name for column in analysis.columns}
         assert set(SHAPES[analysis.name].key) | set(SHAPES[analysis.name].shares) <= names
 

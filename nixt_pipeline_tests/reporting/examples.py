@@ -244,6 +244,15 @@ def waiting_row(bin_number: int, rank: int | None, wait_us: float, transfer_us: 
     return {**frame, **named, "coll": "AllReduce", "coll_type": "nic-only", **totals, **quantiles}
 
 
+def progress_row(stretch: int, wait_us: float, transfer_us: float, **changes: Any) -> dict[str, Any]:
+    """A row of `waiting_by_progress`: a stretch of ten sequence numbers."""
+    quantiles = {f"wait_p{q}_us": wait_us for q in (25, 50, 75)}
+    quantiles |= {f"transfer_time_p{q}_us": transfer_us for q in (25, 50, 75)}
+    numbers = {"stretch": stretch, "first_sn": 10 * stretch, "last_sn": 10 * stretch + 9, "cells": 10}
+    frame = {"incarnation": 1, "rank_by_bytes": 1, "label": "kernel 1", "coll": "AllReduce", "coll_type": "nic-only"}
+    return {**frame, **numbers, **quantiles, **changes}
+
+
 def lateness_row(bin_number: int, host: str, caused_us: float, share: float | None) -> dict[str, Any]:
     """A row of `host_lateness`: a bin of one second."""
     frame = {"incarnation": 1, "bin_start_us": START_US + bin_number * 1_000_000, "bin_width_us": 1_000_000}
@@ -385,6 +394,7 @@ READINGS = {
         "other_correlation",
         "time_ecdf",
         "waiting_over_time",
+        "waiting_by_progress",
         "host_lateness",
         "rank_times",
         "p2p_edges",
@@ -456,6 +466,9 @@ def content(host: str = "gpu-1", comm_name: str = "DP Group 0", **changes: Any) 
         ),
         "waiting_over_time": pa.Table.from_pylist(
             [waiting_row(0, 1, 200.0, 100.0) | {"label": host}, waiting_row(3, None, 300.0, 100.0)]
+        ),
+        "waiting_by_progress": pa.Table.from_pylist(
+            [progress_row(0, 200.0, 100.0) | {"label": host}, progress_row(3, 300.0, 150.0) | {"label": host}]
         ),
         "host_lateness": pa.Table.from_pylist(
             [lateness_row(0, host, 300.0, 0.3), lateness_row(0, "gpu-2", 0.0, 0.0), lateness_row(2, host, 10.0, 0.02)]

@@ -181,7 +181,7 @@ def test_without_javascript_everything_is_there(browser: Any, pages: dict[str, P
     context = browser.new_context(java_script_enabled=False)
     tab = context.new_page()
     tab.goto(pages["report"].as_uri())
-    assert tab.locator("main > section").count() == 18
+    assert tab.locator("main > section").count() == 19
     assert tab.locator("figure svg").count() > 15
     assert tab.locator("th button").count() == 0
     tab.goto(pages["index"].as_uri())

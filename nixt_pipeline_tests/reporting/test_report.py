@@ -20,6 +20,7 @@ ANALYSES = {
     "time_ecdf": "times",
     "temporal_correlation": "time",
     "waiting_over_time": "waiting",
+    "waiting_by_progress": "progress",
     "host_lateness": "lateness",
     "spatial_correlation": "entities",
     "rank_times": "ranks",
