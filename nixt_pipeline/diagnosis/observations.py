@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nixt_pipeline.diagnosis import point_to_point as p2p
 from nixt_pipeline.diagnosis import queries
-from nixt_pipeline.diagnosis.sampled import filled, typical_times
+from nixt_pipeline.diagnosis.sampled import filled, numbered, typical_times
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
@@ -214,16 +214,11 @@ def _communicating(spent: list[dict[str, NDArray[Any]]], processes: int, blocks:
     series, process, block, time = (
         np.concatenate([part[name] for part in spent]) for name in ("series", "process", "block", "time_us")
     )
-    order = np.lexsort((process, series))
-    new = np.ones(len(order), bool)
-    new[1:] = (np.diff(series[order]) != 0) | (np.diff(process[order]) != 0)
-    starts = np.flatnonzero(new)
-    row = np.empty(len(order), np.int64)
-    row[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
-    by_series = np.full((len(starts), blocks), np.nan)
+    rows, row = numbered(series, process)
+    by_series = np.full((rows.shape[1], blocks), np.nan)
     by_series[row, block] = time
     result = np.zeros((processes, blocks))
-    np.add.at(result, process[order][starts], filled(by_series))
+    np.add.at(result, rows[1], filled(by_series))
     return result
 
 
@@ -235,17 +230,16 @@ def _in_collectives(con: duckdb.DuckDBPyConnection, blocks: int) -> list[dict[st
     if not partial:
         return [spent]
     records = con.sql(queries.PARTIAL_RECORDS).fetchnumpy()
-    keys, group = np.unique(
-        np.stack([records["series"], records["block"].astype(np.uint64)]), axis=1, return_inverse=True
-    )
-    group = group.ravel()
+    keys, group = numbered(records["series"], records["block"])
     in_block = np.zeros(keys.shape[1])
     in_block[group] = records["in_block"]
     number, member, time = typical_times(
         group, records["coll_sn"], records["position"], records["process"], records["time_us"].astype(np.float64)
     )
     series, block = keys[:, number]
-    fitted = {"series": series, "process": member, "block": block.astype(np.int64), "time_us": in_block[number] * time}
+    fitted = {
+        "series": series.astype(np.uint64), "process": member, "block": block, "time_us": in_block[number] * time,
+    }  # fmt: skip
     return [spent, fitted]
 
 

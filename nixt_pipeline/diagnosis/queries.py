@@ -137,7 +137,9 @@ SELECT
     hash(b.comm, b.coll) AS series, b.coll_sn, b.block, b.in_block, p.process, e.coll_exec_time_us AS time_us,
     b.coll_sn % s.per_step AS position
 FROM stored_events AS e
-JOIN diagnosed_communicators AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
+JOIN (
+    SELECT * FROM diagnosed_communicators SEMI JOIN (FROM blocks WHERE NOT whole) USING (comm)
+) AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
 JOIN (FROM blocked_cells WHERE NOT whole) AS b ON b.comm = k.comm AND b.coll = e.coll AND b.coll_sn = e.coll_sn
 JOIN series AS s ON s.comm = b.comm AND s.coll = b.coll
 JOIN diagnosed_processes AS p ON p.writer = hash(e.hostname, e.pid)

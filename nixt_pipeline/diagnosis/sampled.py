@@ -22,24 +22,33 @@ def typical_times(group: Ints, cell: Ints, position: Ints, member: Ints, times_u
     which cells a member happened to record does not matter. Cells at each `position` (of a step) count alike, however
     many of them were recorded. Returns groups, members and times in microseconds.
     """
-    keys, of_record = _numbered(group, member)
-    places, cell = _numbered(group, position, cell)
+    keys, of_record = numbered(group, member)
+    places, cell = numbered(group, position, cell)
     per_cell, per_member = np.bincount(cell), np.bincount(of_record)
     members, cells = np.zeros(len(per_member)), np.zeros(len(per_cell))
     for _ in range(_ROUNDS):
         cells = np.bincount(cell, times_us - members[of_record]) / per_cell
         members = np.bincount(of_record, times_us - cells[cell]) / per_member
-    positions, of_cell = _numbered(places[0], places[1])
+    positions, of_cell = numbered(places[0], places[1])
     groups, of_position = np.unique(positions[0], return_inverse=True)
     by_position = np.bincount(of_cell, cells) / np.bincount(of_cell)
     level = np.bincount(of_position.ravel(), by_position) / np.bincount(of_position.ravel())
     return keys[0], keys[1], level[np.searchsorted(groups, keys[0])] + members
 
 
-def _numbered(*columns: Ints) -> tuple[Ints, Ints]:
-    """The distinct rows of some columns, and the number of each row's among them."""
-    distinct, number = np.unique(np.stack(columns).astype(np.int64), axis=1, return_inverse=True)
-    return distinct, number.ravel()
+def numbered(*columns: NDArray[np.integer]) -> tuple[Ints, Ints]:
+    """The distinct rows of some columns, in order, and the number of each row's among them.
+
+    Like `np.unique` along an axis, but that compares rows as bytes and takes ten times as long.
+    """
+    rows = np.stack([column.astype(np.int64) for column in columns])
+    order = np.lexsort(rows[::-1])
+    in_order = rows[:, order]
+    first = np.ones(len(order), bool)
+    first[1:] = (in_order[:, 1:] != in_order[:, :-1]).any(axis=0)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(first) - 1
+    return in_order[:, first], number
 
 
 def filled(values: Floats) -> Floats:
