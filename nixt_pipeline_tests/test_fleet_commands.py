@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ from click.testing import CliRunner, Result
 
 from nixt_pipeline.api import ingest_run
 from nixt_pipeline.cli import main
-from nixt_pipeline.settings import load_settings
+from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 
 DAY_US = 86_400_000_000
@@ -16,9 +17,9 @@ def nixt(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
 
-def drop(run: str, time_us: int, day: int = 0, **info: object) -> None:
+def drop(settings: Settings, run: str, time_us: int, day: int = 0, **info: object) -> None:
     """A job of two ranks and 60 AllReduces of `time_us`, for which rank 0 waits 10 us longer than rank 1."""
-    directory = Path("data/landing") / run
+    directory = settings.landing_dir / run
     for rank in (0, 1):
         lines = [
             collective(
@@ -33,13 +34,22 @@ def drop(run: str, time_us: int, day: int = 0, **info: object) -> None:
         ]
         write_log(directory / f"node-01-pid{100 + rank}.log", *lines)
     (directory / "run.json").write_text(json.dumps(info), encoding="utf-8")
-    ingest_run(directory, load_settings())
+    ingest_run(directory, settings)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data directory with both runs, made once."""
+    data = tmp_path_factory.mktemp("stored") / "data"
+    settings = load_settings(data_dir=data, landing_dir=data / "landing", workers=1)
+    drop(settings, "fast", 1000, tags=["good"], model="7B", gpus=2)
+    drop(settings, "slow", 1300, day=1, model="7B", parallelism={"dp": 2})
+    return data
 
 
 @pytest.fixture
-def two_runs() -> None:
-    drop("fast", 1000, tags=["good"], model="7B", gpus=2)
-    drop("slow", 1300, day=1, model="7B", parallelism={"dp": 2})
+def two_runs(stored: Path) -> None:
+    shutil.copytree(stored, "data")
 
 
 @pytest.mark.usefixtures("two_runs")
