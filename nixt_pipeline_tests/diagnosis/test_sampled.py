@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nixt_pipeline.diagnosis.sampled import filled, typical_times
+from nixt_pipeline.diagnosis.sampled import filled, numbered, typical_times
 
 
 def test_members_are_compared_within_the_cells_that_both_recorded() -> None:
@@ -30,3 +30,11 @@ def test_gaps_are_closed_by_the_nearest_value() -> None:
     gap = float("nan")
     values = np.array([[gap, 1, gap, gap, 4], [gap, gap, gap, gap, gap], [1, 2, 3, 4, 5]])
     assert filled(values).tolist() == [[1, 1, 1, 4, 4], [0, 0, 0, 0, 0], [1, 2, 3, 4, 5]]
+
+
+def test_rows_are_numbered_in_the_order_of_their_values() -> None:
+    rows, number = numbered(np.array([2, 1, 2, 1]), np.array([5, 7, 5, -1]))
+    assert rows.tolist() == [[1, 1, 2], [-1, 7, 5]]
+    assert number.tolist() == [2, 1, 2, 0]
+    nothing = np.array([], np.int64)
+    assert numbered(nothing, nothing)[0].shape == (2, 0)
