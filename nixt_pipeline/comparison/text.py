@@ -36,6 +36,8 @@ def facts(comparison: Comparison) -> list[tuple[str, str]]:
         ("work", "; ".join(comparison.workload_changes) or "the same"),
         ("hosts", _hosts(comparison)),
     ]
+    worst = [(*side.values("worst_severity"), "none")[0] for side in (comparison.a, comparison.b)]
+    found.append(("findings", " -> ".join(f"up to {severity}".replace("up to none", "none") for severity in worst)))
     if comparison.left_out:
         found.append(("left out", f"{len(comparison.left_out)} of the runs, which do other work"))
     for name, a, b in comparison.covariates:

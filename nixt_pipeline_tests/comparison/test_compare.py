@@ -8,6 +8,7 @@ import pytest
 from nixt_pipeline.comparison.compare import compare_sides, of_one_workload
 from nixt_pipeline.comparison.results import Comparison
 from nixt_pipeline.comparison.summaries import RunSummary
+from nixt_pipeline.comparison.text import facts
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.comparison.examples import HOSTS, Kernel, side, slower, summary
 
@@ -264,3 +265,9 @@ def test_of_mixed_runs_those_are_compared_that_do_the_same_work() -> None:
     # Without work that both do, all of it is compared, and told to be other work.
     one, other = side(*mixed("a", 2, 0)), side(*mixed("b", 0, 2))
     assert of_one_workload(one, other) == (one, other)
+
+
+def test_a_run_that_hung_says_so_beside_its_verdict() -> None:
+    found = compare([summary("a")], [summary("b", seed=1, worst_severity="P0")])
+    assert found.verdict == "equivalent"  # up to the hang
+    assert ("findings", "none -> up to P0") in facts(found)
