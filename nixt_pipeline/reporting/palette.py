@@ -10,18 +10,8 @@ COLL_TYPE_COLOURS = {
     "mixed": "#D55E00",
     "single-rank": "#CC79A7",
 }
-# Functions, in figures whose lines or patches are functions: Paul Tol's "muted" scheme, which shares no colour with the
-# placements above and is made for colour-blind readers, too.
-COLL_COLOURS = {
-    "AllGather": "#4477AA",
-    "ReduceScatter": "#AA4499",
-    "AllReduce": "#999933",
-    "Broadcast": "#882255",
-    "Reduce": "#CC6677",
-    "AllGatherV": "#44AA99",
-    "Send": "#117733",
-    "Recv": "#BB7700",
-}
+# The two ends of a message, in Paul Tol's "muted" scheme: apart from the placements above.
+COLL_COLOURS = {"Send": "#117733", "Recv": "#BB7700"}
 
 # What a time consists of, wherever waiting and transfer are told apart.
 WAIT_COLOUR = "#E69F00"
@@ -57,8 +47,3 @@ SHARE_CLASSES = (
 def colour_of(coll_type: str | None) -> str:
     """The colour of a placement class."""
     return COLL_TYPE_COLOURS.get(coll_type or "", OTHER_COLOUR)
-
-
-def coll_colour(coll: str | None) -> str:
-    """The colour of an NCCL function."""
-    return COLL_COLOURS.get(coll or "", OTHER_COLOUR)

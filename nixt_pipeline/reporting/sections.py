@@ -1,37 +1,31 @@
 """The sections that show analyses. Each takes its table as computed; the words never say more than the table does."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
 
 import pyarrow as pa
 
 from nixt_pipeline.reporting import drawing, figures
-from nixt_pipeline.reporting.anchors import host_anchor, kernel_anchor
+from nixt_pipeline.reporting.anchors import kernel_anchor
 from nixt_pipeline.reporting.content import Reading, RunContent
 from nixt_pipeline.reporting.distributions import bandwidth_section, kernel_ranges, time_section
 from nixt_pipeline.reporting.edges import edges_section
+from nixt_pipeline.reporting.entities import entities_section, message_sizes
 from nixt_pipeline.reporting.lateness import lateness_section
 from nixt_pipeline.reporting.legends import type_legend
-from nixt_pipeline.reporting.palette import ALERT_COLOUR, DECADE_COLOURS, INK, NEUTRAL_COLOUR
+from nixt_pipeline.reporting.palette import ALERT_COLOUR, DECADE_COLOURS, INK
 from nixt_pipeline.reporting.progress import progress_section
-from nixt_pipeline.reporting.quality import SHOWN_ROWS, coverage_of, coverage_parts, within_host
+from nixt_pipeline.reporting.quality import SHOWN_ROWS, coverage_of, coverage_parts
 from nixt_pipeline.reporting.rank_map import ranks_section
 from nixt_pipeline.reporting.text import count, duration, gbs, number, percent, plain, sentence, shorten, size, utc
 from nixt_pipeline.reporting.variation import variation_section
-from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, Spec, TableView, table_view
+from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, Spec, table_view
 from nixt_pipeline.reporting.waiting import waiting_section
 
-SHORTEST_IS_LAST = (
-    "The rank that arrives last does not wait: it has the SHORTEST time and the HIGHEST bandwidth, and everybody "
-    "else's time contains the wait for it. Low bandwidth here does not mean a slow host."
-)
 # A transfer that stays above this share of its median is steady.
 _STEADY_SHARE = 0.9
-# Every host of a job of 2,048 GPUs has a row, so that every link to a host leads somewhere.
-SHOWN_HOSTS = 512
 
 
 @dataclass(frozen=True)
@@ -182,7 +176,7 @@ def _time(content: RunContent, table: pa.Table) -> SectionView:
                 source="temporal_correlation",
             )
         )
-    notes = [_message_sizes(table)]
+    notes = [message_sizes(table)]
     if len(launches) > figures.MAX_LAUNCHES:
         notes.append(f"Of {len(launches)} launches the first {figures.MAX_LAUNCHES} are drawn.")
     return SectionView("", "", notes=tuple(notes), figures=tuple(drawn))
@@ -206,141 +200,6 @@ def _steadiness(launch: figures.TimeFigure) -> str:
     if worst[0] > _STEADY_SHARE:
         return f"Transfers are steady: no bin falls below {percent(worst[0])} of its panel's median."
     return worst[1]
-
-
-def _message_sizes(table: pa.Table) -> str:
-    """Which message sizes the bandwidths of a result are of."""
-    smallest: int = max(value or 0 for value in table["min_message_bytes"].to_pylist())
-    if smallest:
-        return f"Bandwidths are of messages of {size(smallest)} and more: small messages have low bandwidths by nature."
-    return "Bandwidths are of messages of every size: there are no large ones."
-
-
-_SPATIAL_COLUMNS = (
-    Spec("Function", "coll"),
-    Spec("Placement", "coll_type"),
-    Spec("Records", "records", count, numeric=True),
-    Spec("Complete collectives", "cells", count, numeric=True),
-    Spec("Last to arrive", "last_arrivals", count, numeric=True),
-    Spec("Expected if equal", "expected_last_arrivals", number, numeric=True),
-    Spec("Bandwidth p10, GB/s", "busbw_p10_gbs", gbs, numeric=True),
-    Spec("p50", "busbw_p50_gbs", gbs, numeric=True),
-    Spec("p90", "busbw_p90_gbs", gbs, numeric=True),
-    Spec("Time p50", "exec_time_p50_us", duration, numeric=True),
-)
-
-
-def _entities(content: RunContent, table: pa.Table) -> SectionView:
-    drawn, tables = [], []
-    for level, plural_name in (("host", "hosts"), ("process", "processes")):
-        drawn += _level_figures(table, level, plural_name, within_host(content))
-        rows = [row for row in table.to_pylist() if row["level"] == level]
-        if rows:
-            rows.sort(key=lambda row: (-_excess(row), figures.entity_name(row), row["coll"], row["coll_type"] or ""))
-            for row in rows:
-                row["entity"] = figures.entity_name(row)
-            columns = (Spec(level.capitalize(), "entity"), *_SPATIAL_COLUMNS)
-            caption = f"By {level}, most last arrivals beyond the expected first"
-            tables.append(table_view(caption, rows, columns, SHOWN_ROWS, source="spatial_correlation"))
-    tables.append(_hosts_table(content, table))
-    return SectionView(
-        "", "", notes=(SHORTEST_IS_LAST, _message_sizes(table)), figures=tuple(drawn), tables=tuple(tables)
-    )
-
-
-def _hosts_table(content: RunContent, table: pa.Table) -> TableView:
-    """A row for each host, to which links to a host lead."""
-    findings = content.diagnosis["findings"] if content.diagnosis else []
-    sums: dict[Any, list[float]] = defaultdict(lambda: [0, 0])
-    for row in table.to_pylist():
-        if row["level"] == "host" and row["coll_type"] not in within_host(content):
-            sums[row["hostname"]][0] += row["last_arrivals"] or 0
-            sums[row["hostname"]][1] += row["expected_last_arrivals"] or 0
-    rows = [
-        {
-            **host,
-            "last": sums[host["hostname"]][0],
-            "expected": sums[host["hostname"]][1],
-            "findings": ", ".join(finding["kind"] for finding in findings if host["hostname"] in finding["hosts"]),
-        }
-        for host in content.rows("hosts")
-    ]
-    rows.sort(key=lambda row: (not row["findings"], row["expected"] - row["last"], str(row["hostname"])))
-    columns = (
-        Spec("Host", "hostname"),
-        Spec("Findings", "findings"),
-        Spec("Processes", "processes", count, numeric=True),
-        Spec("Communicators", "communicators", count, numeric=True),
-        Spec("Records", "records", count, numeric=True),
-        Spec("Last to arrive", "last", count, numeric=True),
-        Spec("Expected if equal", "expected", number, numeric=True),
-        Spec("First record", "first_dump_us", utc),
-        Spec("Last record", "last_dump_us", utc),
-    )
-    return table_view(
-        "Hosts, those with findings first",
-        rows,
-        columns,
-        SHOWN_HOSTS,
-        source="hosts",
-        anchor_of=lambda row: host_anchor(row["hostname"]),
-    )
-
-
-def _excess(row: Mapping[str, Any]) -> float:
-    return float((row["last_arrivals"] or 0) - (row["expected_last_arrivals"] or 0))
-
-
-def _level_figures(table: pa.Table, level: str, plural_name: str, one_host_types: set[str]) -> list[FigureView]:
-    drawn = []
-    arrivals = figures.last_arrivals(table, level, one_host_types)
-    if arrivals.rows:
-        first = arrivals.rows[0]
-        everyone = len(arrivals.rows) == arrivals.total
-        shown = (
-            f"All {plural_name}, by"
-            if everyone
-            else f"The {len(arrivals.rows)} of {count(arrivals.total)} {plural_name} with most"
-        )
-        drawn.append(
-            FigureView(
-                drawing.draw_last_arrivals(arrivals, f"last-{level}"),
-                f"{shown} last arrivals beyond the expected share; collectives within one {level} are left out.",
-                anchor=f"figure-last-{level}",
-                title=f"Last to arrive, by {level}",
-                reading=(
-                    f"{first.label} arrived last in {percent(first.observed)} of {count(first.cells)} complete "
-                    f"collectives; {percent(first.expected)} if all were equal."
-                ),
-                legend=(
-                    LegendEntry("observed", NEUTRAL_COLOUR),
-                    LegendEntry("if all were equal", INK, "line"),
-                ),
-                source="spatial_correlation",
-            )
-        )
-    panels = figures.range_panels(table, level)
-    if panels and (level == "process" or any(panel.total > 1 for panel in panels)):
-        caption = f"Bus bandwidth by {level}, for what has most records. Waiting is included: low is not slow."
-        if any(panel.total > len(panel.ranges) for panel in panels):
-            total = max(panel.total for panel in panels)
-            caption += f" Shown are the {plural_name} with the lowest and the highest medians, of {count(total)}."
-        low, high = panels[0].ranges[0], panels[0].ranges[-1]
-        drawn.append(
-            FigureView(
-                drawing.draw_ranges(panels, f"range-{level}"),
-                caption + " Dot: median; bar: p10 to p90.",
-                anchor=f"figure-range-{level}",
-                title=f"Bandwidth by {level}",
-                reading=(
-                    f"{shorten(panels[0].coll, 24)} {plain(panels[0].coll_type)}: medians from {gbs(low.p50)} GB/s "
-                    f"({low.label}) to {gbs(high.p50)} GB/s ({high.label})."
-                ),
-                legend=type_legend(panel.coll_type for panel in panels),
-                source="spatial_correlation",
-            )
-        )
-    return drawn
 
 
 def _sizes(_content: RunContent, table: pa.Table) -> SectionView:
@@ -456,7 +315,7 @@ ANALYSIS_SECTIONS = (
     AnalysisSection("waiting_over_time", "waiting", "Waiting over time", waiting_section),
     AnalysisSection("waiting_by_progress", "progress", "Waiting by progress", progress_section),
     AnalysisSection("host_lateness", "lateness", "Lateness of hosts", lateness_section),
-    AnalysisSection("spatial_correlation", "entities", "Hosts and processes", _entities),
+    AnalysisSection("spatial_correlation", "entities", "Hosts and processes", entities_section),
     AnalysisSection("rank_times", "ranks", "Ranks", ranks_section),
     AnalysisSection("p2p_edges", "edges", "Pipeline and P2P", edges_section),
     AnalysisSection("variation", "variation", "Variation", variation_section),
