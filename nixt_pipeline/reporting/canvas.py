@@ -47,6 +47,7 @@ _STYLE: dict[Any, Any] = {
     "image.interpolation": "none",
 }
 SMALL = 7.5
+_MOST_TICKS = 5
 _NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 # The two patterns match markup only: in a label, `<` is escaped.
 # Groups that matplotlib numbers from 1 in every figure: nothing refers to them, and in one page they would collide.
@@ -146,14 +147,17 @@ def number_axis(axes: "Axes", which: Literal["x", "y"], logarithmic: bool = Fals
 
 
 def duration_axis(axes: "Axes", which: Literal["x", "y"], lowest_us: float) -> None:
-    """A logarithmic axis of microseconds that ends in 0, written in the unit that suits each tick."""
+    """A logarithmic axis of microseconds between its limits, which may be 0, each tick in the unit that suits it."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     axis = axes.xaxis if which == "x" else axes.yaxis
     (axes.set_xscale if which == "x" else axes.set_yscale)("symlog", linthresh=lowest_us, linscale=0.5)
     low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
-    decades = [10.0**exponent for exponent in range(12) if max(low, lowest_us) <= 10.0**exponent <= high]
-    axis.set_major_locator(FixedLocator([0.0, *decades[:: 1 + len(decades) // 5]]))
+    round_numbers = [digit * 10.0**exponent for exponent in range(12) for digit in (1, 2, 5)]
+    ticks = [tick for tick in round_numbers if max(low, lowest_us) <= tick <= high]
+    if len(ticks) > _MOST_TICKS:
+        ticks = [tick for tick in ticks if str(tick).startswith("1")]
+    axis.set_major_locator(FixedLocator([0.0, *ticks[:: 1 + len(ticks) // _MOST_TICKS]]))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: duration(value) if value else "0"))
 

@@ -149,7 +149,7 @@ def draw_edges(data: EdgePanel, name: str) -> str:
                     axes.plot(value, position, marker="o", markersize=5, color=COLL_COLOURS[side])
         title_rows(axes, [edge.label for edge in data.edges], [f"n = {count(edge.records)}" for edge in data.edges])
         head(figure, data.title)
-        axes.set_xlim(0, max(times, default=1.0) * 1.5)
+        axes.set_xlim(min(times, default=1.0) / 1.5, max(times, default=1.0) * 1.5)
         duration_axis(axes, "x", 10.0)
         axes.grid(True, axis="x")
         axes.set_xlabel("median time")

@@ -201,7 +201,11 @@ def draw_ranges(data: RankMap, name: str) -> str:
         axes.plot([r.p50 for r in data.ranges], positions, color=colour, linewidth=0, marker="o", markersize=4)
         name_rows(axes, [r.label for r in data.ranges])
         head(figure, f"{data.communicators[0]}: {data.label}")
-        axes.set_xlim(0, max((r.high for r in data.ranges), default=1.0) * 1.2)
+        lowest, highest = (
+            min((r.low for r in data.ranges), default=1.0),
+            max((r.high for r in data.ranges), default=1.0),
+        )
+        axes.set_xlim(lowest / 1.2, highest * 1.2)
         duration_axis(axes, "x", 10.0)
         axes.grid(True, axis="x")
         axes.set_xlabel("execution time")
