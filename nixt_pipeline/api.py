@@ -13,6 +13,7 @@ from nixt_pipeline.analysis import ANALYSES, materialise
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.comparison import RUN_KERNELS
 from nixt_pipeline.comparison.against import compare_with_baseline
+from nixt_pipeline.comparison.baselines import update_baselines
 from nixt_pipeline.comparison.compare import compare_runs
 from nixt_pipeline.comparison.regression import with_regression
 from nixt_pipeline.comparison.results import Comparison
@@ -77,6 +78,8 @@ def analyse_run(run: str, settings: Settings, progress: StepProgress | None = No
         report_step(done, steps, analysis.name)
         materialise(analysis, run, settings)
     report_step(steps - 1, steps, "findings")
+    # Without Dagster nobody else judges which earlier runs this one is to be compared with.
+    update_baselines(settings, current_run_catalog(settings).table.to_pylist())
     materialise_findings(run, settings, with_regression)
     report_step(steps, steps, "done")
     catalog.publish_catalog(settings)
