@@ -15,6 +15,7 @@ _TITLES = {
     "hang": "hang",
     "process-silent": "process fell silent",
     "mismatch": "ranks disagree",
+    "regression": "slower than earlier runs of the same work",
     "imbalance": "uneven work, nobody at fault",
     "record-loss": "records are missing",
     "capture-gap": "some processes were hardly recorded",
