@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from scipy import stats
+import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 
 from nixt_pipeline.comparison.statistics import corrected
 from nixt_pipeline.comparison.workload import Row
@@ -137,7 +137,7 @@ def _row(name: str, history: _History, total_runs: int, total_named: int) -> dic
         "named": named,
         "named_alone": history.alone,
         "expected": runs * rate,
-        "chance": float(stats.binom.sf(named - 1, runs, rate)),
+        "chance": float(scipy.stats.binom.sf(named - 1, runs, rate)),
         **{role: len(history.roles[role]) for role in ("late", "slow", "stopped")},
         "lost_rank_seconds": history.lost_s,
         "rank_hours": history.rank_hours,
@@ -156,7 +156,7 @@ def _trend(named: Sequence[bool]) -> str:
     half = len(named) // 2
     early, late = named[:half], named[half:]
     table = [[sum(late), len(late) - sum(late)], [sum(early), len(early) - sum(early)]]
-    if stats.fisher_exact(table).pvalue >= 0.05:
+    if scipy.stats.fisher_exact(table).pvalue >= 0.05:
         return "steady"
     return "rising" if sum(late) / len(late) > sum(early) / len(early) else "falling"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from scipy import stats
+import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 
 from nixt_pipeline.comparison.workload import Row, all_kernels
 from nixt_pipeline.inspector.operations import format_bytes
@@ -198,7 +198,7 @@ def _point(gpus: int, rows: Sequence[Row]) -> dict[str, object]:
     busbw = np.array([row["transfer_busbw_gbs"] for row in rows])
     low, high = None, None
     if len(busbw) >= _MIN_RUNS and busbw.std() > 0:
-        found = stats.bootstrap(
+        found = scipy.stats.bootstrap(
             (busbw,), np.median, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(0)
         ).confidence_interval
         low, high = float(found.low), float(found.high)
@@ -230,10 +230,13 @@ def _trends(rows: Sequence[Mapping[str, object]]) -> dict[str, float | None]:
         busbw, cvs = [row["busbw_gbs"] for row in rows], [row["busbw_cv"] for row in rows]
         if len(set(busbw)) > 1:
             # Of four points even a perfect order is 1 in 12 by chance; Spearman's own p-value says it is none.
-            chance = stats.kendalltau(gpus, busbw).pvalue
-            found |= {"busbw_trend": float(stats.spearmanr(gpus, busbw).statistic), "busbw_trend_p": float(chance)}
+            chance = scipy.stats.kendalltau(gpus, busbw).pvalue
+            found |= {
+                "busbw_trend": float(scipy.stats.spearmanr(gpus, busbw).statistic),
+                "busbw_trend_p": float(chance),
+            }
         if None not in cvs and len(set(cvs)) > 1:
-            found["cv_trend"] = float(stats.spearmanr(gpus, cvs).statistic)
+            found["cv_trend"] = float(scipy.stats.spearmanr(gpus, cvs).statistic)
     return found
 
 

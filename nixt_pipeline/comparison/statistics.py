@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 
 from nixt_pipeline.comparison.summaries import Floats
 
@@ -112,8 +112,8 @@ def pairs(changes: Sequence[float], error: float) -> Estimate | None:
         return None
     logs = np.log1p(changes)
     mean, deviation = float(logs.mean()), float(logs.std(ddof=1))
-    half_width = float(stats.t.isf(error / 2, len(logs) - 1)) * deviation / len(logs) ** 0.5
-    p_value = float(2 * stats.t.sf(abs(mean) / max(deviation / len(logs) ** 0.5, 1e-12), len(logs) - 1))
+    half_width = float(scipy.stats.t.isf(error / 2, len(logs) - 1)) * deviation / len(logs) ** 0.5
+    p_value = float(2 * scipy.stats.t.sf(abs(mean) / max(deviation / len(logs) ** 0.5, 1e-12), len(logs) - 1))
     low, high = np.expm1(mean - half_width), np.expm1(mean + half_width)
     return Estimate(float(np.expm1(mean)), float(low), float(high), p_value, deviation)
 
@@ -136,14 +136,14 @@ def _difference(a: Sample, b: Sample, noise: float, error: float) -> Estimate | 
         freedom = sum(errors) ** 2 / (errors[0] ** 2 / (a.units - 1) + errors[1] ** 2 / (b.units - 1))
     standard_error = sum(errors) ** 0.5
     shift = b.mean - a.mean
-    half_width = float(stats.t.isf(error / 2, freedom)) * standard_error
-    p_value = float(2 * stats.t.sf(abs(shift) / standard_error, freedom))
+    half_width = float(scipy.stats.t.isf(error / 2, freedom)) * standard_error
+    p_value = float(2 * scipy.stats.t.sf(abs(shift) / standard_error, freedom))
     return Estimate(shift, shift - half_width, shift + half_width, p_value, (sum(variances) / 2) ** 0.5)
 
 
 def corrected(p_values: Sequence[float]) -> list[float]:
     """Benjamini and Hochberg's q-values: of all that is called a change at q, a share of q is none."""
-    return [float(q) for q in stats.false_discovery_control(p_values)] if p_values else []
+    return [float(q) for q in scipy.stats.false_discovery_control(p_values)] if p_values else []
 
 
 def judge(estimate: Estimate | None, q_value: float, limits: Limits) -> Change:
@@ -168,5 +168,5 @@ def runs_needed(estimate: Estimate, limits: Limits) -> int | None:
     distance = abs(abs(np.log1p(estimate.change)) - np.log1p(limits.margin))
     if distance < 1e-6:
         return None
-    z = stats.norm.isf(limits.error / 2) + stats.norm.isf(0.2)
+    z = scipy.stats.norm.isf(limits.error / 2) + scipy.stats.norm.isf(0.2)
     return max(2, int(np.ceil(2 * (z * estimate.deviation / distance) ** 2)))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import duckdb
-from scipy import stats
+import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 
 from nixt_pipeline.diagnosis.findings import Finding
 from nixt_pipeline.diagnosis.observations import Communicator, Edge, Observations, Process
@@ -171,7 +171,7 @@ def ended_together(series: list[Series]) -> bool:
     other record. A log whose tail was lost ends at another number for each process, and proves nothing."""
     behind = sum(item.behind for item in series)
     expected = sum(item.lost * item.comm.n_ranks for item in series)
-    return behind == 0 or float(stats.poisson.sf(behind - 1, expected)) > _TAIL_CHANCE
+    return behind == 0 or float(scipy.stats.poisson.sf(behind - 1, expected)) > _TAIL_CHANCE
 
 
 def stopped_first(series: list[Series]) -> list[list[Series]]:

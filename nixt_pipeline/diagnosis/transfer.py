@@ -12,8 +12,8 @@ from math import sqrt
 from typing import Literal
 
 import numpy as np
+import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 from numpy.typing import NDArray
-from scipy import stats
 
 from nixt_pipeline.diagnosis.findings import Effect, Finding, Level, Severity, severity_by_cost
 from nixt_pipeline.diagnosis.observations import Observations, Process, Transfer
@@ -120,7 +120,7 @@ def _widened(paths: list[Path], limits: Thresholds) -> Thresholds:
     """The thresholds for slow and for healthy, further from one another where times vary by themselves."""
     steps = [np.diff(path.time_us / path.reference_us) for path in paths]
     known = np.concatenate([step[~np.isnan(step)] for step in steps]) if steps else np.zeros(0)
-    deviation = float(stats.median_abs_deviation(known, scale="normal")) / sqrt(2) if len(known) else 0.0
+    deviation = float(scipy.stats.median_abs_deviation(known, scale="normal")) / sqrt(2) if len(known) else 0.0
     return limits.model_copy(
         update={
             "slow_transfer_ratio": max(limits.slow_transfer_ratio, 1 + _SLOW_DEVIATIONS * deviation),

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
+import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 from numpy.typing import NDArray
-from scipy import stats
 
 Marks = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -76,7 +76,7 @@ def chance(window: Window, rate: float, tested: int) -> float:
     step are not independent. The window was chosen by looking, so the probability is multiplied by the number of places
     where it could have begun.
     """
-    tail = float(stats.binom.sf(window.marked - 1, window.length, rate))
+    tail = float(scipy.stats.binom.sf(window.marked - 1, window.length, rate))
     return min(1.0, tail * tested * window.blocks)
 
 
@@ -95,7 +95,7 @@ class Noise:
         deviation = max(self.deviation, 1e-12) / sqrt(effective)
         windows = window.blocks * (window.blocks + 1) / 2
         middle = min(float(values.mean()), float(np.median(values)))
-        return min(1.0, float(stats.norm.sf(middle / deviation)) * tested * windows)
+        return min(1.0, float(scipy.stats.norm.sf(middle / deviation)) * tested * windows)
 
 
 def noise_of(entities: Sequence[tuple[Floats, Window | None]]) -> Noise:
