@@ -75,7 +75,7 @@ families AS (
 usable AS MATERIALIZED (
     SELECT
         c.kernel, c.comm, c.transfer_us, c.wait_us,
-        ((c.coll_sn - s.first_sn) * $blocks // s.expected)::INTEGER AS block
+        ((c.coll_sn - s.first_sn)::HUGEINT * $blocks // s.expected)::INTEGER AS block
     FROM seen AS c
     JOIN streams AS s ON s.comm = c.comm AND s.coll = c.coll
     WHERE c.usable

@@ -80,6 +80,11 @@ def test_a_broken_sequence_number_does_not_stretch_the_run(store_run: StoreRun) 
     assert (row["cells"], row["block_cells"]) == (20, [1] * BLOCKS)
 
 
+def test_sequence_numbers_as_large_as_they_can_be_taken_for_do_not_overflow(store_run: StoreRun) -> None:
+    [row] = kernels(store_run([*pair(0, 100.0, 0.0), *pair(2**62 - 1, 100.0, 0.0)]))
+    assert row["block"] == [0, BLOCKS - 1]
+
+
 def test_a_directory_of_two_launches_is_represented_by_the_larger(store_run: StoreRun) -> None:
     day_us = 86_400_000_000
     first = [r for sn in range(2) for r in pair(sn, 500.0, 0.0, id="0xa")]
