@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -118,3 +120,11 @@ def test_the_demo_goes_from_nothing_to_a_report() -> None:
     assert result.exit_code == 0, result.output
     assert Path(result.stdout.splitlines()[-1]).is_file()
     assert Path("data/landing/nccl-inspector-demo-0/_SUCCESS").exists()
+
+
+@pytest.mark.slow
+def test_commands_load_only_what_they_use() -> None:
+    heavy = ("scipy.stats", "numba", "pandas", "matplotlib", "great_expectations", "dagster")
+    program = f"import sys, nixt_pipeline.cli; print([name for name in {heavy} if name in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert loaded.strip() == "[]"
