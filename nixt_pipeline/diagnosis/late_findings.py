@@ -50,10 +50,13 @@ def _waiting_inside(seen: Observations, first: Late, others: list[Late]) -> list
 def _sure(seen: Observations, first: Late, group: list[Late]) -> bool:
     """Whether nothing that was not seen can make a victim of the one that is named.
 
-    Of two processes without others to compare with, either explains the times. When a stage waits for another one in
-    Sends that were not recorded, there is a late entity in that one as well, if it has peers that notice.
+    Of two processes without others to compare with, either explains the times; of several hosts, all but one are
+    victims. When a stage waits for another one in Sends that were not recorded, there is a late entity in that one as
+    well, if it has peers that notice.
     """
     if first.last_share is None or (first.peers < 2 and first.level == "rank"):
+        return False
+    if len({host for late in group for host in late.hosts}) > 1:
         return False
     if seen.matched_p2p > 0 or len(group) > 1:
         return True
