@@ -77,7 +77,8 @@ JOIN (
 
 # Where most collectives of a block are complete (`whole`), only those are used; elsewhere, those that most ranks
 # recorded. Each stands for those of its block that are left out or were not recorded.
-_BLOCK = "floor((coll_sn - s.lo) * $blocks / (s.hi - s.lo + 1))::INTEGER"
+# The last number of a broken series near 2^62 is rounded to its end: it belongs to the last block.
+_BLOCK = "least(floor((coll_sn - s.lo) * $blocks / (s.hi - s.lo + 1)), $blocks - 1)::INTEGER"
 BLOCKS = f"""
 CREATE OR REPLACE TEMP TABLE blocks AS
 SELECT
