@@ -69,7 +69,7 @@ class Thresholds(BaseModel):
     # One block is an incident, not a condition; three in a row or more are.
     min_blocks: int = 3
     min_density: float = 0.6
-    # A slow path that costs little is worth a note only when it stays slow; for three blocks, congestion may make it so.
+    # A slow path that costs little is worth a note only when it stays slow; three blocks may be congestion.
     min_blocks_without_cost: int = 4
     # Family-wise: one false name in a hundred runs, at most.
     max_chance: float = 0.01
