@@ -34,11 +34,9 @@ sample AS (
 SELECT s.comm, s.coll, s.coll_sn, e.hostname, min(e.dump_timestamp_us) AS written_us
 FROM sample AS s
 JOIN diagnosed_communicators AS k USING (comm)
-JOIN collectives AS e
-    ON k.id IS NOT DISTINCT FROM e.id AND k.comm_name IS NOT DISTINCT FROM e.comm_name
-    AND k.n_ranks = e.n_ranks AND k.nnodes IS NOT DISTINCT FROM e.nnodes
-    AND e.coll = s.coll AND e.coll_sn = s.coll_sn
-WHERE e.incarnation = $incarnation
+JOIN stored_events AS e
+    ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes) AND e.coll = s.coll AND e.coll_sn = s.coll_sn
+WHERE e.kind = 'collective'
 GROUP BY ALL
 ORDER BY ALL
 """
@@ -49,8 +47,7 @@ WriteTimes = list[dict[str, int]]
 def find_clock_skew(con: duckdb.DuckDBPyConnection, seen: Observations, limits: Thresholds) -> list[Finding]:
     """Hosts whose clocks are off; call it after `observe`."""
     times: dict[tuple[int, str, int], dict[str, int]] = defaultdict(dict)
-    parameters = {"incarnation": seen.incarnation, "sampled": _SAMPLED}
-    for comm, coll, number, host, written in con.sql(_WRITE_TIMES, params=parameters).fetchall():
+    for comm, coll, number, host, written in con.sql(_WRITE_TIMES, params={"sampled": _SAMPLED}).fetchall():
         times[comm, coll, number][host] = written
     offsets = clock_offsets(list(times.values()))
     off = {host: offset for host, offset in offsets.items() if abs(offset) > limits.max_clock_offset_us}

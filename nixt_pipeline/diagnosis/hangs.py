@@ -21,16 +21,18 @@ from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
 _FRONTIER = """
-SELECT
-    k.comm, e.coll, e.hostname, e.pid, max(e.coll_sn)::BIGINT AS last_sn, min(e.coll_sn)::BIGINT AS first_sn,
-    count(*) AS records
-FROM collectives AS e
-JOIN diagnosed_communicators AS k
-    ON k.id IS NOT DISTINCT FROM e.id AND k.comm_name IS NOT DISTINCT FROM e.comm_name
-    AND k.n_ranks = e.n_ranks AND k.nnodes IS NOT DISTINCT FROM e.nnodes
-WHERE e.incarnation = $incarnation AND e.coll IN (SELECT unnest($sync))
-    AND e.hostname IS NOT NULL AND e.pid IS NOT NULL AND e.coll_sn < 4611686018427387904
-GROUP BY ALL
+WITH ends AS (
+    SELECT
+        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, hash(hostname, pid) AS writer,
+        max(coll_sn)::BIGINT AS last_sn, min(coll_sn)::BIGINT AS first_sn, count(*) AS records
+    FROM stored_events
+    WHERE kind = 'collective' AND coll IN (SELECT unnest($sync)) AND coll_sn < 4611686018427387904
+    GROUP BY ALL
+)
+SELECT k.comm, e.coll, p.hostname, p.pid, e.last_sn, e.first_sn, e.records
+FROM ends AS e
+JOIN diagnosed_communicators AS k ON k.communicator = e.communicator
+JOIN diagnosed_processes AS p ON p.writer = e.writer
 ORDER BY ALL
 """
 
@@ -88,11 +90,12 @@ class Series:
 
 def find_hangs(con: duckdb.DuckDBPyConnection, seen: Observations, limits: Thresholds) -> list[Finding]:
     """Hangs, silent processes and disagreements of the launch that `seen` shows; call it after `observe`."""
-    parameters: dict[str, Any] = {"incarnation": seen.incarnation, "sync": list(SYNC_COLLECTIVES)}
+    parameters: dict[str, Any] = {"sync": list(SYNC_COLLECTIVES)}
     series = _series(con.sql(_FRONTIER, params=parameters).fetchall(), seen)
     silent = silent_processes(series, len(seen.processes), limits)
     findings = [_silent(process, series, seen) for process in silent]
-    findings += _mismatches(con.sql(_MISMATCHES, params=parameters).fetchall(), seen)
+    mismatches = con.sql(_MISMATCHES, params=parameters | {"incarnation": seen.incarnation}).fetchall()
+    findings += _mismatches(mismatches, seen)
     if silent:
         return findings
     findings += [
