@@ -19,7 +19,7 @@ def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> l
         for member in tuple(group):
             group += [other for other in _waiting_inside(seen, member, left) if other not in group]
         left = [other for other in left if other not in group]
-        severity = severity_by_cost(first.cost_share, first.slowdown or 1.0, limits.p1_slowdown, limits)
+        severity = severity_by_cost(first.typical_share, first.slowdown or 1.0, limits.p1_slowdown, limits)
         findings.append(_finding(seen, first, group, severity if _sure(seen, first, group) else "P2"))
     return findings
 

@@ -44,6 +44,7 @@ _HOST_SHARE = 0.75
 class Late:
     """An entity that is late by its own doing, before it is put into words.
 
+    `cost_share`: of the time in its window; `typical_share`: in the middle block, which a checkpoint does not move.
     `last_share`: of the waiting in its collectives, how much was for it; None where a later one hides it. `cause`: a
     sentence about its CPU or GPU, where that was recorded.
     """
@@ -54,6 +55,7 @@ class Late:
     stage: int
     window: Window
     cost_share: float
+    typical_share: float
     slowdown: float | None
     lost_us: float
     late_us: float
@@ -185,11 +187,13 @@ def _judge(
     probability = min(1.0, 2 * min(by_rank, by_size))
     share = cost / elapsed if elapsed > 0 else 0.0
     slow = slowdown is not None and slowdown >= limits.min_slowdown and share >= limits.min_cost_share
+    # One long block (a checkpoint) makes no condition of the others.
+    typical = min(share, float(np.median(candidate.values[part] / seen.block_us[part])))
     if (
         window.marked < limits.min_blocks
         or window.density < limits.min_density
         or probability > limits.max_chance
-        or not (slow or share >= limits.p2_cost_share)
+        or not (slow or typical >= limits.p2_cost_share)
     ):
         return None
     processes = tuple(seen.processes[row] for row in candidate.rows)
@@ -200,6 +204,7 @@ def _judge(
         stage=candidate.stage,
         window=window,
         cost_share=min(1.0, share),
+        typical_share=typical,
         slowdown=slowdown,
         # A synchronous job waits as a whole: in its peers' collectives, and through pipelines everywhere else.
         lost_us=cost * (len(seen.processes) - len(processes)),
