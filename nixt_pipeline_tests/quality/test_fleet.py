@@ -16,6 +16,8 @@ RUN: dict[str, Any] = {
     "source_dir": "/logs/job",
     "ingested_at": "2026-01-01T00:00:00+00:00",
     "incarnations": 1,
+    "baseline": False,
+    "gpus": 1,
     "hosts": 1,
     "processes": 1,
     "communicators": 1,
