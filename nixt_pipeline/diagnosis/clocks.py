@@ -140,4 +140,5 @@ def _finding(off: dict[str, HostClock], seen: Observations) -> Finding:
 
 def _in_words(host: str, clock: HostClock) -> str:
     drift = f", drifting by {clock.drift_ppm:+.3g} ppm" if clock.drift_ppm is not None else ""
-    return f"{host} by {clock.offset_us / 1e6:+.3g} s (give or take {clock.uncertainty_us / 1e6:.2g} s{drift})"
+    scatter = f"{clock.uncertainty_us / 1e3:.2g} ms" if clock.uncertainty_us >= 1_000 else "less than 1 ms"
+    return f"{host} by {clock.offset_us / 1e6:+.3g} s (give or take {scatter}{drift})"
