@@ -11,7 +11,8 @@ _SHOWN = 4
 
 def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> list[Finding]:
     """One finding for each late entity, or for several of which one makes the others late."""
-    findings = []
+    findings: list[Finding] = []
+    named: list[Late] = []
     left = sorted(late, key=lambda entity: -entity.lost_us)
     while left:
         first = left.pop(0)
@@ -20,8 +21,16 @@ def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> l
             group += [other for other in _waiting_inside(seen, member, left) if other not in group]
         left = [other for other in left if other not in group]
         severity = severity_by_cost(first.typical_share, first.slowdown or 1.0, limits.p1_slowdown, limits)
-        findings.append(_finding(seen, first, group, severity if _sure(seen, first, group) else "P2"))
+        sure = _sure(seen, first, group) and _stands_apart(first, named, limits)
+        findings.append(_finding(seen, first, group, severity if sure else "P2"))
+        named.append(first)
     return findings
+
+
+def _stands_apart(first: Late, named: list[Late], limits: Thresholds) -> bool:
+    """Whether it is no shadow of somebody worse at the same time, whose delays reach unequal numbers of recorded
+    collectives: that takes as many collectives as any pattern does."""
+    return first.waited_cells >= limits.min_diagnosed_cells or not any(_together(first, other) for other in named)
 
 
 def _together(one: Late, other: Late) -> bool:

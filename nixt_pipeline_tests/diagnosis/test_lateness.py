@@ -1,5 +1,7 @@
 """Two hosts a and b (and more) with two processes each; a block lasts one second."""
 
+import pytest
+
 from nixt_pipeline.diagnosis.late_findings import late_findings
 from nixt_pipeline.diagnosis.lateness import find_late
 from nixt_pipeline.diagnosis.observations import Arrival, Observations, Process, Transfer
@@ -126,6 +128,26 @@ def test_two_independent_late_processes_are_two_findings() -> None:
         blocks=40,
     )
     assert [late.processes for late in find_late(seen, LIMITS)] == [(first,), (second,)]
+
+
+@pytest.mark.parametrize(("collectives", "severity"), [(19, "P2"), (20, "P1")])
+def test_a_second_one_at_the_same_time_needs_as_many_collectives_as_any_pattern(
+    collectives: int, severity: str
+) -> None:
+    members = [(host, n) for host in "abcd" for n in range(1, 5)]
+    waits = {process: [300_000.0] * 30 for process in members} | {A1: [0.0] * 30, B1: [100_000.0] * 30}
+    # The first block is the warm-up, in which nobody is compared.
+    few = [Arrival(1, block, B1, 1, 300_000.0) for block in range(1, 1 + collectives)]
+    seen = observations(
+        [communicator(0, *members[:4]), communicator(1, *members[4:8]), communicator(2, *members)],
+        wait_us=waits,
+        arrivals=[*last(0, A1, range(30)), *few],
+        blocks=30,
+        matched_p2p=1,
+    )
+    first, second = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    assert (first.severity, first.hosts) == ("P1", ("a",))
+    assert (second.severity, second.hosts) == (severity, ("b",))
 
 
 def test_late_stages_whose_send_and_recv_were_not_recorded_are_one_ambiguous_finding() -> None:
