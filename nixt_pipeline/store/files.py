@@ -19,9 +19,10 @@ ROW_GROUP_ROWS = 262_144
 
 
 def temporary_path(path: Path) -> Path:
-    """Where this process writes what will become `path`; what killed processes of this machine left there goes."""
+    """Where this process writes what will become `path`; what killed processes of this machine left there goes, with
+    what a database keeps beside its file."""
     mine = f"{_TEMPORARY_PREFIX}{socket.gethostname()}-"
-    for left in path.parent.glob(f"{glob.escape(mine)}*-{glob.escape(path.name)}"):
+    for left in path.parent.glob(f"{glob.escape(mine)}*-{glob.escape(path.name)}*"):
         pid = left.name.removeprefix(mine).split("-", 1)[0]
         if pid.isdigit() and not psutil.pid_exists(int(pid)):
             left.unlink(missing_ok=True)
