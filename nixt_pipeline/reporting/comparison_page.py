@@ -199,7 +199,7 @@ def draw_intervals(name: str, rows: Sequence[tuple[str, str, Measure]], margin: 
         reach = max(0.1, min(_WIDEST, max(ends, default=0.1)) * 1.05)
         axes.set_xlim(-reach, reach)
         ticks = [tick for tick in axes.get_xticks() if -reach <= tick <= reach]
-        axes.set_xticks(ticks, [f"{100 * tick:+.0f} %" for tick in ticks])
+        axes.set_xticks(ticks, [f"{100 * tick:+.3g} %" for tick in ticks])
 
     words = ", ".join(f"{label} {percentage(e.change)}" for label, _, e in known[:_DRAWN_KERNELS])
     return render(f"intervals-{name}", 0.8 + 0.36 * max(len(known), 1), draw, f"Change of the {name}: {words}")

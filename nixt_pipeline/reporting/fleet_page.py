@@ -54,22 +54,29 @@ def fleet_html(settings: Settings) -> str:
     compared = _rows(against_path(settings))
     suspects = [row for row in hosts or () if row["suspect"]]
     slower = [row for row in _latest(compared or ()) if row["verdict"] == "regressed"]
-    words = [
-        plural(len(suspects), "host") + " to drain" if suspects else "no host to drain",
-        plural(len(slower), "workload") + " became slower"
-        if slower
-        else "no workload became slower with its latest run",
-    ]
+    known = hosts is not None and compared is not None
     return pages.render(
         "between.html.j2",
         title="All runs together",
         up="index.html",
-        verdict=f"{'; '.join(words)}.".capitalize(),
-        verdict_class="P1" if suspects or slower else "none-found",
+        verdict=f"{_hosts_in_words(hosts, len(suspects))}; {_runs_in_words(compared, len(slower))}.".capitalize(),
+        verdict_class="P1" if suspects or slower else "none-found" if known else "not-assessable",
         key_facts=tuple(_facts(hosts, compared)),
         sections=tuple(_sections(settings, hosts, compared)),
         footer="How hosts are judged and runs compared: docs/comparison.md.",
     )
+
+
+def _hosts_in_words(hosts: Sequence[Row] | None, suspects: int) -> str:
+    if hosts is None:
+        return "hosts are not judged yet"
+    return f"{plural(suspects, 'host')} to drain" if suspects else "no host to drain"
+
+
+def _runs_in_words(compared: Sequence[Row] | None, slower: int) -> str:
+    if compared is None:
+        return "runs are not compared yet"
+    return f"{plural(slower, 'workload')} became slower" if slower else "no workload became slower with its latest run"
 
 
 def _facts(hosts: Sequence[Row] | None, compared: Sequence[Row] | None) -> Iterator[Fact]:

@@ -52,10 +52,16 @@ def test_a_change_beyond_the_axis_is_written() -> None:
     assert re.search(r"\+29\d\d\.\d %", page)
 
 
+def test_the_axis_says_two_and_a_half_per_cent_where_it_means_that() -> None:
+    page = comparison_html(comparison(factor=1.0))
+    assert "+2.5 %" in page
+
+
 def test_without_any_result_the_page_says_so(settings: Settings) -> None:
     page = fleet_html(settings)
     assert page.count("Not computed.") == 5
-    assert "No host to drain; no workload became slower with its latest run." in page
+    assert "Hosts are not judged yet; runs are not compared yet." in page
+    assert 'class="verdict not-assessable"' in page
 
 
 def test_the_page_over_all_runs_names_hosts_and_slower_runs(settings: Settings) -> None:
