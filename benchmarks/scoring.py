@@ -12,6 +12,8 @@ Finding = dict[str, Any]
 
 # What a finding is about when it is about the records and not about the job; never an alarm.
 ABOUT_RECORDS = frozenset({"record-loss", "capture-gap", "clock-skew"})
+# What is answered by a finding that only informs: a log that ends early is not an alarm either.
+INFORMING = ABOUT_RECORDS | {"process-silent"}
 # Uneven work is no fault, and saying so no alarm; naming a host for it is.
 NO_ALARM = ABOUT_RECORDS | {"imbalance"}
 ALARMING = frozenset({"P0", "P1", "P2"})
@@ -28,7 +30,7 @@ class Answer(StrEnum):
 
 def answer(fault: Fault, finding: Finding) -> Answer:
     """How well one finding answers one planted fault. Findings that only inform do not count as answers."""
-    informs_only = finding["severity"] not in ALARMING and fault.kind not in ABOUT_RECORDS
+    informs_only = finding["severity"] not in ALARMING and fault.kind not in INFORMING
     if informs_only or finding["kind"] not in (fault.kind, *fault.accepted_kinds):
         return Answer.MISSED
     if finding["kind"] == "fabric-slow":

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 import duckdb
 
 from nixt_pipeline.diagnosis.findings import Finding, RunCoverage
+from nixt_pipeline.diagnosis.frontier import EarlyEnd, Reach, early_ends, read_frontier
+from nixt_pipeline.diagnosis.observations import Process
+from nixt_pipeline.diagnosis.recording import has_one_slot
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
@@ -18,12 +21,16 @@ RING = "ring overflow"
 ONE_SLOT = "one-slot sampling of NCCL 2.28 and 2.29"
 SIZE_FILTER = "below the minimum size, or without GPU time on all ranks"
 NO_FILE = "processes without a log"
+CUT_FILE = "file cut short"
+EARLY_END = "log ends before its process did"
 UNKNOWN = "unknown"
 
 # What a 2.30 plugin remembers of each communicator between two dumps (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE).
 _RING_RECORDS = 1024
 # Fewer lost records than this share are not worth a line.
 _WORTH_A_LINE = 0.02
+# When more logs than this share end early, it is the end of the job that was not recorded.
+_MANY = 0.5
 # A process of which less than half of what the others have was recorded was not recorded as they were.
 _GAP = 0.5
 
@@ -64,7 +71,8 @@ dropped AS (
     GROUP BY ALL
 )
 SELECT
-    s.comm_name IS NULL AS one_slot, m.whole_rings, s.n_ranks * s.numbers AS expected, s.recorded,
+    hash(s.id, s.comm_name, s.n_ranks, s.nnodes) AS communicator, m.whole_rings,
+    s.n_ranks * s.numbers AS expected, s.recorded,
     greatest(s.n_ranks - m.seen, 0) * (s.numbers - s.by_nobody) AS without_log,
     s.n_ranks * s.by_nobody AS by_nobody, coalesce(d.dropped, 0) AS dropped
 FROM series AS s
@@ -113,7 +121,20 @@ SELECT
 FROM synchronising AS s
 """
 
-_CUT_FILES = "SELECT count(*) FROM files WHERE problem IS NOT NULL"
+# A file that was cut ends within a record, within its compression, or where a block of its file system does.
+_CUT_FILES = """
+WITH ends AS (
+    SELECT file_id, max(byte_offset + bytes) AS cut_at
+    FROM rejects
+    WHERE reason = 'record cut short or malformed'
+    GROUP BY file_id
+)
+SELECT
+    f.hostname, f.pid, f.problem IS NOT NULL OR coalesce(e.cut_at >= f.bytes_read - 1, false) AS damaged,
+    damaged OR f.size_bytes % 4096 = 0 AS perhaps_cut
+FROM files AS f LEFT JOIN ends AS e ON e.file_id = f.file_id
+WHERE f.size_bytes > 0
+"""
 
 
 @dataclass(frozen=True)
@@ -125,20 +146,44 @@ class Capture:
     rate: float
 
 
-def measure(con: duckdb.DuckDBPyConnection) -> tuple[RunCoverage, list[Capture]]:
-    """Coverage of the run behind `con`, a connection of `open_run` with cells; capture of each process, worst first."""
+@dataclass(frozen=True)
+class Recorded:
+    """What is known of the recording of a run: its coverage; the share that each process recorded, worst first;
+    whether the plugin remembered one operation only; how far everybody got; and whose log ends early."""
+
+    coverage: RunCoverage
+    captures: list[Capture]
+    one_slot: bool
+    frontier: list[Reach]
+    early: dict[Process, EarlyEnd]
+    cut: frozenset[Process]
+
+
+def measure(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> Recorded:
+    """How the run behind `con`, a connection of `open_run` with cells, was recorded."""
     seen, expected, records, complete, usable, gpu_timed = con.sql(
         _TOTALS, params={"sync": list(SYNC_COLLECTIVES)}
     ).fetchall()[0]
     con.execute(_SERIES)
     captures = [Capture(host, pid, float(rate)) for host, pid, rate in con.sql(_PROCESSES).fetchall()]
+    one_slot, frontier = has_one_slot(con), read_frontier(con)
+    early = early_ends(frontier, limits)
+    files = con.sql(_CUT_FILES).fetchall()
+    cut = frozenset((host, pid) for host, pid, _, perhaps_cut in files if perhaps_cut and (host, pid) in early)
     losses: dict[str, int] = {}
     all_expected, all_recorded = 0, 0
-    for row in con.sql(_LOSSES, params={"ring": _RING_RECORDS}).fetchall():
-        one_slot, whole_rings, of_all, recorded, without_log, by_nobody, dropped = row
+    for comm, whole_rings, of_all, recorded, without_log, by_nobody, dropped in con.sql(
+        _LOSSES, params={"ring": _RING_RECORDS}
+    ).fetchall():
         all_expected += int(of_all)
         all_recorded += int(recorded)
-        for cause, lost in _attributed(one_slot, whole_rings, int(of_all - recorded), without_log, by_nobody, dropped):
+        known = [
+            (NO_FILE, int(without_log)),
+            (CUT_FILE, sum(end.missing.get(comm, 0) for process, end in early.items() if process in cut)),
+            (EARLY_END, sum(end.missing.get(comm, 0) for process, end in early.items() if process not in cut)),
+            (OVERFLOW, int(dropped)),
+        ]
+        for cause, lost in _attributed(int(of_all - recorded), known, one_slot, whole_rings, int(by_nobody)):
             losses[cause] = losses.get(cause, 0) + lost
     coverage = RunCoverage(
         ranks_seen=int(seen),
@@ -150,26 +195,25 @@ def measure(con: duckdb.DuckDBPyConnection) -> tuple[RunCoverage, list[Capture]]
         lowest_capture_rate=captures[0].rate if captures else None,
         gpu_timed=gpu_timed,
         losses={cause: lost for cause, lost in sorted(losses.items()) if lost > 0},
-        cut_files=int(con.sql(_CUT_FILES).fetchall()[0][0]),
+        cut_files=sum(damaged for _, _, damaged, _ in files),
     )
-    return coverage, captures
+    return Recorded(coverage, captures, one_slot, frontier, early, cut)
 
 
 def _attributed(
-    one_slot: bool, whole_rings: bool, missing: int, without_log: int, by_nobody: int, dropped: int
+    missing: int, known: list[tuple[str, int]], one_slot: bool, whole_rings: bool, by_nobody: int
 ) -> list[tuple[str, int]]:
-    """The missing records of one communicator by cause: what is certain first."""
+    """The missing records of one communicator by cause: what is `known`, and then what the rest looks like."""
     parts = []
-    for cause, lost in ((NO_FILE, int(without_log)), (OVERFLOW, int(dropped))):
-        known = min(missing, lost)
-        parts.append((cause, known))
-        missing -= known
+    for cause, lost in known:
+        parts.append((cause, min(missing, lost)))
+        missing -= min(missing, lost)
     if one_slot:
         return [*parts, (ONE_SLOT, missing)]
     if whole_rings:
         return [*parts, (RING, missing)]
     # A ring forgets at each rank something else; what all lack was never to be recorded.
-    filtered = min(missing, int(by_nobody))
+    filtered = min(missing, by_nobody)
     return [*parts, (SIZE_FILTER, filtered), (UNKNOWN, missing - filtered)]
 
 
@@ -195,9 +239,10 @@ def not_assessable(coverage: RunCoverage, limits: Thresholds) -> str:
     return ""
 
 
-def capture_findings(coverage: RunCoverage, captures: list[Capture]) -> list[Finding]:
-    """What was lost, and whose records lack most; for information, for it says nothing about the job."""
-    return [*_record_loss(coverage), *_capture_gap(coverage, captures)]
+def capture_findings(recorded: Recorded) -> list[Finding]:
+    """What was lost, whose records lack most, and whose log ends early; for information, for it says nothing about the
+    job."""
+    return [*_record_loss(recorded.coverage), *_capture_gap(recorded.coverage, recorded.captures), *_silent(recorded)]
 
 
 def capped(finding: Finding, coverage: RunCoverage, limits: Thresholds) -> Finding:
@@ -236,6 +281,8 @@ _ADVICE = {
     RING: f"{_WRITE_MORE_OFTEN} or remember more records (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE).",
     ONE_SLOT: f"{_WRITE_MORE_OFTEN} or use the plugin of NCCL 2.30.",
     SIZE_FILTER: "Nothing, unless small messages matter: NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES.",
+    CUT_FILE: "Copy the files again; look for a full disk, a quota, and who else writes or rotates them.",
+    EARLY_END: "Look for full disks and at the plugin's dump thread on the processes whose logs end early.",
     NO_FILE: "Look for the logs of the missing processes: was the plugin loaded everywhere, was everything copied?",
     UNKNOWN: "Compare the dump interval and the free disk space of the processes with the fewest records.",
 }
@@ -266,3 +313,30 @@ def _capture_gap(coverage: RunCoverage, captures: list[Capture]) -> list[Finding
             next_step="Look for the missing logs; compare the plugin's settings and the disks of these hosts.",
         )
     ]
+
+
+def _silent(recorded: Recorded) -> list[Finding]:
+    """A finding for each process whose log ends long before its peers', unless those are many: then none is told."""
+    long = {process: end for process, end in recorded.early.items() if end.long}
+    if len(long) > _MANY * recorded.coverage.ranks_seen:
+        return []
+    return [_silent_process(process, end, process in recorded.cut) for process, end in sorted(long.items())]
+
+
+def _silent_process(process: Process, end: EarlyEnd, cut: bool) -> Finding:
+    name = f"{process[0]}-pid{process[1]}"
+    why = "Its file was cut: it ends within a record or a block." if cut else "Its file ends with a whole record."
+    return Finding(
+        kind="process-silent",
+        severity="info",
+        level="rank",
+        hosts=(process[0],),
+        processes=(name,),
+        onset_us=end.last_us,
+        evidence=(
+            f"The log of {name} ends {sum(end.missing.values()):,} records before its peers completed collectives that"
+            f" need it: it was alive and took part, and its log ended. {why}"
+        ),
+        counter_evidence="If the job can go on without a process, this one may have left it.",
+        next_step="Look whether the file was copied whole, the disk is full, or the plugin's dump thread stopped.",
+    )

@@ -18,7 +18,7 @@ from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog
 
 # Changes whenever a diagnosis would.
-VERSION = "2"
+VERSION = "3"
 
 # With fewer records than this share, deficits alone name nobody.
 _WHOLE_LOG = 0.98
@@ -36,16 +36,17 @@ def diagnose_views(con: duckdb.DuckDBPyConnection, run: str, settings: Settings)
     Leaves temporary tables on the connection.
     """
     limits = settings.thresholds
-    coverage, captures = measure(con)
+    recorded = measure(con, limits)
+    coverage = recorded.coverage
     reason = not_assessable(coverage, limits)
     findings: list[Finding] = []
     launches = [row[0] for row in con.sql("SELECT DISTINCT incarnation FROM processes ORDER BY ALL").fetchall()]
     for incarnation in launches:
         seen = observe(con, incarnation, limits)
-        findings += find_hangs(con, seen, limits)
+        findings += find_hangs(con, seen, recorded, limits)
         if not reason:
             findings += _from_times(con, seen, coverage, limits)
-    told = ranked(capped(finding, coverage, limits) for finding in [*findings, *capture_findings(coverage, captures)])
+    told = ranked(capped(finding, coverage, limits) for finding in [*findings, *capture_findings(recorded)])
     alarming = any(finding.severity != "info" for finding in told)
     verdict: Verdict = "findings" if alarming else "not-assessable" if reason else "none-found"
     return Diagnosis(run, verdict, coverage, told, reason)

@@ -13,7 +13,7 @@ _TITLES = {
     "slow-transfer": "slow transfers",
     "fabric-slow": "the whole network is slow",
     "hang": "hang",
-    "process-silent": "process fell silent",
+    "process-silent": "its log ends before the job does",
     "mismatch": "ranks disagree",
     "regression": "slower than earlier runs of the same work",
     "imbalance": "uneven work, nobody at fault",
@@ -23,7 +23,6 @@ _TITLES = {
 }
 _STOPPED = {
     "hang": "the job does not go on",
-    "process-silent": "nothing is known of it from then on; if it died, the job will hang",
     "mismatch": "results can be wrong, or the job hangs later",
 }
 _URGENCY = {"P0": "act now", "P1": "open a ticket", "P2": "note", "info": "for information"}

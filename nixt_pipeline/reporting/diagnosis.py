@@ -22,7 +22,7 @@ _TITLES = {
     "slow-transfer": ("Slow transfers: {}", "Slow transfers: {}"),
     "fabric-slow": ("Slow network: {}", "Slow network: {}"),
     "hang": ("Hang: {}", "Hang: {}"),
-    "process-silent": ("{} fell silent", "{} fell silent"),
+    "process-silent": ("Log ends early: {}", "Logs end early: {}"),
     "mismatch": ("Ranks disagree: {}", "Ranks disagree: {}"),
     "imbalance": ("Uneven work: {}", "Uneven work: {}"),
     "record-loss": ("Records lost: {}", "Records lost: {}"),

@@ -7,18 +7,18 @@ import pytest
 
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.api import ingest_run
-from nixt_pipeline.diagnosis.coverage import Capture, capture_findings, measure, not_assessable
+from nixt_pipeline.diagnosis.coverage import Recorded, capture_findings, measure, not_assessable
 from nixt_pipeline.diagnosis.findings import RunCoverage
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog
-from nixt_pipeline_tests.records import collective, write_log
+from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 
 
-def measured(directory: Path, settings: Settings) -> tuple[RunCoverage, list[Capture]]:
+def measured(directory: Path, settings: Settings) -> Recorded:
     run = ingest_run(directory, settings).run
     build_cells(run, settings)
     with closing(catalog.open_run(settings, run)) as con:
-        return measure(con)
+        return measure(con, Thresholds())
 
 
 def write(directory: Path, numbers: dict[int, list[int]], name: str | None = "DP") -> Path:
@@ -34,32 +34,77 @@ def write(directory: Path, numbers: dict[int, list[int]], name: str | None = "DP
 def test_records_of_processes_without_a_log_and_of_nobody_are_told_apart(tmp_path: Path, settings: Settings) -> None:
     # Ranks 0 to 2 lack numbers 4 and 5 of ten; rank 3 has no log: of 40 records, 24 are there.
     kept = [n for n in range(10) if n not in (4, 5)]
-    coverage, captures = measured(write(tmp_path / "job", dict.fromkeys(range(3), kept)), settings)
+    recorded = measured(write(tmp_path / "job", dict.fromkeys(range(3), kept)), settings)
+    coverage = recorded.coverage
     assert coverage.capture_rate == pytest.approx(24 / 40)
     assert coverage.losses == {
         "processes without a log": 8,
         "below the minimum size, or without GPU time on all ranks": 8,
     }
     assert (coverage.ranks_seen, coverage.ranks_expected) == (3, 4)
-    assert {capture.rate for capture in captures} == {0.8}
+    assert {capture.rate for capture in recorded.captures} == {0.8}
 
 
 def test_what_one_rank_lacks_has_no_known_cause(tmp_path: Path, settings: Settings) -> None:
     numbers = {rank: list(range(10)) for rank in range(3)} | {3: [0, 9]}
-    coverage, captures = measured(write(tmp_path / "job", numbers), settings)
+    recorded = measured(write(tmp_path / "job", numbers), settings)
+    coverage, captures = recorded.coverage, recorded.captures
     assert coverage.losses == {"unknown": 8}
     assert coverage.lowest_capture_rate == pytest.approx(0.2)
     assert (captures[0].pid, captures[0].rate) == (103, 0.2)
-    loss, gap = capture_findings(coverage, captures)
+    loss, gap = capture_findings(recorded)
     assert (loss.kind, loss.severity, gap.kind, gap.severity) == ("record-loss", "info", "capture-gap", "info")
     assert gap.processes == ("node-01-pid103",)
     assert "by the process with the fewest 20.0%" in loss.evidence
 
 
 def test_nothing_is_said_where_nothing_was_lost(tmp_path: Path, settings: Settings) -> None:
-    coverage, captures = measured(write(tmp_path / "job", {rank: list(range(10)) for rank in range(4)}), settings)
-    assert coverage.capture_rate == 1
-    assert capture_findings(coverage, captures) == []
+    recorded = measured(write(tmp_path / "job", {rank: list(range(10)) for rank in range(4)}), settings)
+    assert recorded.coverage.capture_rate == 1
+    assert capture_findings(recorded) == []
+
+
+def test_a_log_that_ends_early_is_not_a_process_that_fell_silent(tmp_path: Path, settings: Settings) -> None:
+    # Three ranks have 400 collectives. The fourth took part in all of them, or they would not have completed, and its
+    # log lacks the last 100.
+    numbers = {rank: list(range(400)) for rank in range(3)} | {3: list(range(300))}
+    recorded = measured(write(tmp_path / "job", numbers), settings)
+    assert recorded.coverage.losses == {"log ends before its process did": 100}
+    _, silent = capture_findings(recorded)
+    assert (silent.kind, silent.severity, silent.processes) == ("process-silent", "info", ("node-01-pid103",))
+    assert "ends 100 records before its peers completed collectives that need it" in silent.evidence
+
+
+def test_a_file_that_ends_within_a_record_was_cut(tmp_path: Path, settings: Settings) -> None:
+    job = write(tmp_path / "job", {rank: list(range(400)) for rank in range(4)})
+    log = job / "node-01-pid103.log"
+    log.write_text("".join(line for line in log.read_text().splitlines(keepends=True)[:301])[:-50])
+    recorded = measured(job, settings)
+    assert recorded.coverage.losses == {"file cut short": 100}
+    assert recorded.coverage.cut_files == 1
+    assert "Its file was cut" in capture_findings(recorded)[-1].evidence
+
+
+def test_when_most_logs_end_early_it_is_the_end_of_the_job_that_is_missing(tmp_path: Path, settings: Settings) -> None:
+    numbers = {0: list(range(400))} | {rank: list(range(400 - 40 * rank)) for rank in range(1, 4)}
+    recorded = measured(write(tmp_path / "job", numbers), settings)
+    assert recorded.coverage.losses == {"log ends before its process did": 40 + 80 + 120}
+    assert [finding.kind for finding in capture_findings(recorded)] == ["record-loss"]
+
+
+def test_one_slot_is_told_from_losses_at_random(tmp_path: Path, settings: Settings) -> None:
+    def logs(directory: Path, step_us: int) -> Path:
+        for rank in range(4):
+            lines = [
+                collective(sn=n, rank=rank, n_ranks=4, pid=100 + rank, name=None, at_us=EPOCH_US + step_us * n)
+                for n in range(0, 60, 2)
+            ]
+            write_log(directory / f"node-01-pid{100 + rank}.log", *[line.replace("v2.30.7-1", "") for line in lines])
+        return directory
+
+    assert measured(logs(tmp_path / "slot", 500), settings).one_slot
+    # Records of one communicator written within microseconds were remembered together.
+    assert not measured(logs(tmp_path / "ring", 2), settings).one_slot
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 """Series are collectives of a communicator, given by the last sequence number of each of its ranks."""
 
-from nixt_pipeline.diagnosis.hangs import Series, joined_by_edges, odd_edges, silent_processes, stopped_first
-from nixt_pipeline.diagnosis.observations import Edge, Process
-from nixt_pipeline.settings import Thresholds
-from nixt_pipeline_tests.diagnosis.examples import communicator
+from collections.abc import Sequence
+from dataclasses import replace
 
-LIMITS = Thresholds()
+from nixt_pipeline.diagnosis.frontier import EarlyEnd
+from nixt_pipeline.diagnosis.observations import Communicator, Edge, Process
+from nixt_pipeline.diagnosis.stopped import Series, ended_together, stages, stopped_first, tracks_of, without_end
+from nixt_pipeline_tests.diagnosis.examples import communicator
 
 
 def series(number: int, last: dict[Process, int], coll: str = "ReduceScatter", lost: float = 0.0) -> Series:
@@ -18,82 +19,127 @@ def pair(number: int, last: int, coll: str = "ReduceScatter", lost: float = 0.0)
 
 
 def edge(number: int, operations: int, source: str = "a", target: str = "b", recorded: float = 1.0) -> Edge:
+    """Send and Recv between processes `number` of two hosts, which come 100 communicators after those of `pair`."""
     ends = ((source, number), (target, number))
     return Edge(100 + number, *ends, operations, operations, recorded, recorded)
 
 
+def stopped(series: Sequence[Series], edges: Sequence[Edge] = ()) -> list[tuple[set[int], set[Process]]]:
+    """The communicators that stopped first, and who may have hung, of each hang."""
+    comms: dict[int, Communicator] = {item.comm.number: item.comm for item in series}
+    comms |= {edge.comm: communicator(edge.comm, edge.source, edge.target) for edge in edges}
+    everyone = sorted({member for comm in comms.values() for member in comm.members})
+    numbered = [comms.get(number, communicator(number)) for number in range(max(comms, default=-1) + 1)]
+    tracks = tracks_of(series, edges, numbered, stages(series, everyone))
+    return [({track.comm.number for track in stop.first}, set(stop.suspects)) for stop in stopped_first(tracks)]
+
+
 def test_the_communicator_that_stopped_before_its_alike_holds_the_one_who_hung() -> None:
-    behind = pair(3, 149)
-    assert stopped_first([pair(1, 152), pair(2, 152), behind]) == [[behind]]
+    assert stopped([pair(1, 152), pair(2, 152), pair(3, 149)]) == [({3}, {("a", 3), ("b", 3)})]
 
 
 def test_a_normal_end_leaves_nobody_behind() -> None:
-    assert stopped_first([pair(1, 152), pair(2, 152), pair(3, 152)]) == []
-    assert stopped_first([]) == []
+    assert stopped([pair(1, 152), pair(2, 152), pair(3, 152)]) == []
+    assert stopped([]) == []
 
 
 def test_one_that_is_ahead_does_not_make_all_others_suspects() -> None:
-    assert stopped_first([pair(1, 152), pair(2, 149), pair(3, 149), pair(4, 149)]) == []
+    assert stopped([pair(1, 152), pair(2, 149), pair(3, 149), pair(4, 149)]) == []
 
 
 def test_functions_are_compared_with_themselves_only() -> None:
-    assert stopped_first([pair(1, 152), pair(1, 149, "AllGather"), pair(2, 152), pair(2, 149, "AllGather")]) == []
+    assert stopped([pair(1, 152), pair(1, 149, "AllGather"), pair(2, 152), pair(2, 149, "AllGather")]) == []
 
 
-def test_an_uneven_end_is_a_lost_tail_and_proves_nothing() -> None:
-    uneven = series(3, {("a", 3): 149, ("b", 3): 151})
-    assert stopped_first([pair(1, 152), pair(2, 152), uneven]) == []
+def test_a_log_that_ends_unevenly_lost_its_tail_and_proves_nothing() -> None:
+    assert not ended_together([pair(1, 152), series(3, {("a", 3): 149, ("b", 3): 151})])
+    assert ended_together([pair(1, 152), pair(3, 149)])
+    # Of four records, one is lost, and of these, one of the last.
+    assert ended_together([pair(1, 152, lost=0.25), series(3, {("a", 3): 151, ("b", 3): 152}, lost=0.25)])
 
 
 def test_what_may_have_lost_its_last_records_is_no_suspect() -> None:
     # Both of its ranks lose every second record: three in a row at both, by chance 1 in 64.
-    assert stopped_first([pair(1, 152), pair(2, 152), pair(3, 149, lost=0.5)]) == []
+    assert stopped([pair(1, 152), pair(2, 152), pair(3, 149, lost=0.5)]) == []
 
 
 def test_some_lost_records_do_not_hide_who_stopped() -> None:
     # One in a hundred at each of two ranks: three in a row at both, by chance 1 in a million million.
     behind = series(3, {("a", 3): 149, ("b", 3): 148}, lost=0.01)
     others = [pair(number, 152, lost=0.01) for number in range(4, 20)]
-    assert stopped_first([*others, behind]) == [[behind]]
+    assert stopped([*others, behind]) == [({3}, {("a", 3), ("b", 3)})]
 
 
-def test_what_shares_a_process_is_one_hang() -> None:
+def test_many_ranks_show_a_short_lead_through_heavy_losses() -> None:
+    # Each of sixteen ranks loses every second record: all of them the same one, by chance 1 in 65,536.
+    ranks = {(host, number): 40 for host in "abcd" for number in range(4)}
+    behind = series(1, ranks, lost=0.5)
+    ahead = [series(number, {(host, 10 * number + pid): 41 for host, pid in ranks}, lost=0.5) for number in (2, 3)]
+    assert stopped([behind, *ahead]) == [({1}, set(ranks))]
+
+
+def test_who_shares_a_process_with_another_that_stopped_is_where_both_meet() -> None:
     inside = series(9, {("a", 3): 70, ("a", 4): 70}, "AllGather")
     other = series(8, {("b", 7): 75, ("b", 8): 75}, "AllGather")
     third = series(7, {("b", 5): 75, ("b", 6): 75}, "AllGather")
-    behind = pair(3, 149)
-    (group,) = stopped_first([pair(1, 152), pair(2, 152), behind, inside, other, third])
-    assert {item.comm.number for item in group} == {3, 9}
+    assert stopped([pair(1, 152), pair(2, 152), pair(3, 149), inside, other, third]) == [({3, 9}, {("a", 3)})]
+
+
+def test_of_what_stopped_by_one_cause_the_one_that_got_least_far_is_it() -> None:
+    # Ranks 3 and 4 exchange experts: that 4 stopped a collective later than 3 is because it waits for 3.
+    experts = [
+        series(20 + n, {(host, first): last, (host, first + 1): last}, "AlltoAll")
+        for n, (host, first, last) in enumerate((("a", 1, 12), ("b", 1, 12), ("a", 3, 9), ("b", 3, 9)))
+    ]
+    dense = [pair(1, 152), pair(2, 152), pair(3, 149), pair(4, 150), pair(5, 152)]
+    gradients = [series(host, {("ab"[host], n): 9 for n in range(1, 6)}, "AllReduce") for host in (0, 1)]
+    shifted = [Series(replace(item.comm, number=item.comm.number + 2), item.coll, item.last, 0.0) for item in dense]
+    assert stopped([*gradients, *shifted, *experts]) == [({5}, {("a", 3), ("b", 3)})]
 
 
 def test_stages_between_which_something_is_sent_are_one_hang() -> None:
-    first, second = series(1, {("a", 1): 75, ("a", 2): 75}), series(2, {("b", 1): 75, ("b", 2): 75})
-    elsewhere = series(3, {("c", 1): 75, ("c", 2): 75})
-    groups = joined_by_edges([[first], [second], [elsewhere]], [edge(1, 40)])
-    assert sorted(sorted(item.comm.number for item in group) for group in groups) == [[1, 2], [3]]
+    # Two stages of three tensor-parallel pairs: the third pairs of both stopped, one waiting for the other.
+    first = [series(n, {("a", n): last, ("a", n + 10): last}) for n, last in ((1, 80), (2, 80), (3, 75))]
+    second = [series(n + 3, {("b", n): last, ("b", n + 10): last}) for n, last in ((1, 80), (2, 80), (3, 76))]
+    joined = [
+        series(10 + number, {(host, n + number): 9 for n in (1, 2, 3)}, "AllReduce")
+        for host in "ab"
+        for number in (0, 10)
+    ]
+    edges = [edge(n, 39 if n % 10 == 3 else 40) for n in (1, 2, 3, 11, 12, 13)]
+    ((_, suspects),) = stopped([*first, *second, *joined], edges)
+    assert suspects == {("a", 3), ("a", 13), ("b", 3), ("b", 13)}
+    # One of the two Sends has not been made: it is that, and not the group that waits for its member.
+    edges[-1] = edge(13, 38)
+    assert stopped([*first, *second, *joined], edges) == [({113}, {("a", 13), ("b", 13)})]
 
 
-def test_the_edge_that_stopped_before_its_siblings_is_the_one() -> None:
-    late = edge(3, 64)
-    assert odd_edges([edge(1, 65), edge(2, 65), late]) == [late]
-    assert odd_edges([edge(1, 65), edge(2, 65)]) == []
-    # Of two that differ, nobody can say which is odd; and other hosts' edges are no siblings.
-    assert odd_edges([edge(1, 65), edge(2, 64), edge(3, 10, "c", "d")]) == []
+def test_an_edge_that_may_have_lost_its_last_record_is_no_suspect() -> None:
+    stages = [series(host, {("ab"[host], n): 9 for n in (1, 2, 3)}, "AllReduce") for host in (0, 1)]
+    assert stopped(stages, [edge(1, 65), edge(2, 65), edge(3, 64)]) == [({103}, {("a", 3), ("b", 3)})]
     # With one record of three lost at either end, the last operation of one edge in nine is missing.
-    assert odd_edges([edge(1, 65), edge(2, 65), edge(3, 64, recorded=0.67)]) == []
+    assert stopped(stages, [edge(1, 65), edge(2, 65), edge(3, 64, recorded=0.67)]) == []
 
 
-def test_a_process_whose_records_end_everywhere_is_silent() -> None:
-    whole = [series(n, {("a", n): 152, ("b", n): 152}) for n in range(1, 4)]
-    ended = [series(9, {("a", 9): 100, ("b", 9): 152}), series(8, {("a", 9): 300, ("a", 1): 400}, "AllGather")]
-    assert silent_processes([*whole, *ended], processes=8, limits=LIMITS) == [("a", 9)]
+def test_the_newest_operation_stays_in_the_slot_of_an_old_plugin() -> None:
+    def slot(number: int, last: int, final: bool) -> Series:
+        members = {("a", number): last, ("b", number): last}
+        return Series(communicator(number, *members), "AllGather", members, 0.6, one_slot=True, final=final)
+
+    assert stopped([slot(1, 152, True), slot(2, 151, False), slot(3, 149, True)]) == [({3}, {("a", 3), ("b", 3)})]
+    # Something else was recorded after it: more of the same may have been overwritten.
+    assert stopped([slot(1, 152, True), slot(2, 151, False), slot(3, 149, False)]) == []
 
 
-def test_a_process_that_is_behind_in_one_communicator_only_is_not_silent() -> None:
-    series_of_it = [series(9, {("a", 9): 100, ("b", 9): 152}), series(8, {("a", 9): 400, ("a", 1): 400}, "AllGather")]
-    assert silent_processes(series_of_it, processes=8, limits=LIMITS) == []
+def test_a_log_without_its_end_is_left_aside_unless_the_whole_job_was_cut_off() -> None:
+    everyone = [(host, pid) for host in "abcd" for pid in range(4)]
 
+    def early(*processes: Process, long: bool = False) -> dict[Process, EarlyEnd]:
+        return {process: EarlyEnd({1: 3}, long, None) for process in processes}
 
-def test_many_silent_processes_are_a_job_that_was_cut_off() -> None:
-    cut = [series(n, {("a", n): 100, ("b", n): 152}) for n in range(1, 5)]
-    assert silent_processes(cut, processes=8, limits=LIMITS) == []
+    assert without_end(early(("a", 1)), everyone) == {("a", 1)}
+    assert without_end(early(*everyone[:4]), everyone) == set(everyone[:4])
+    # Two hosts lack a little at the end: they were killed before they wrote.
+    assert without_end(early(("a", 1), ("b", 1)), everyone) == set()
+    assert without_end(early(("a", 1), ("b", 1), long=True), everyone) == {("a", 1), ("b", 1)}
+    assert without_end(early(*everyone), everyone) == set()

@@ -1,0 +1,109 @@
+"""How far everybody got: the last sequence number of each process in each series, and whose log ends early.
+
+A process whose peers completed later collectives took part in them, for none of these completes without it: it is its
+log that ended, whether the file was cut, the disk was full, or the dump thread stopped.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import duckdb
+
+from nixt_pipeline.diagnosis.observations import Process
+from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
+from nixt_pipeline.settings import Thresholds
+
+_FRONTIER = """
+CREATE OR REPLACE TEMP TABLE frontier AS
+SELECT
+    hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, hostname, pid,
+    max(coll_sn)::BIGINT AS last_sn, min(coll_sn)::BIGINT AS first_sn, count(*) AS records,
+    max(dump_timestamp_us) AS last_us
+FROM stored_events
+WHERE kind = 'collective' AND coll IN (SELECT unnest($waiting)) AND coll_sn < 4611686018427387904
+    AND n_ranks > 1 AND hostname IS NOT NULL AND pid IS NOT NULL
+GROUP BY ALL
+"""
+
+# Nobody completes one of these before everybody has started it.
+WAITING_COLLECTIVES = (*SYNC_COLLECTIVES, "All2All", "AlltoAll", "AllGatherV")
+
+# How unlikely it must be that losses at random took the end of a log, over all processes.
+_END_CHANCE = 0.003
+# A communicator of the start-up has few collectives, and says nothing of the end.
+_REGULAR = 20
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What one process recorded of one series, a collective function of one communicator (by the hash of its
+    identity): its first and last sequence number, how many records it has, and when the last one was written."""
+
+    communicator: int
+    coll: str
+    process: Process
+    last: int
+    first: int
+    records: int
+    last_us: int | None
+
+
+@dataclass(frozen=True)
+class EarlyEnd:
+    """A log that ends before those of its process's peers: how many records it lacks, by communicator; whether it is
+    `long` before (more than what a process had not written yet when the job ended); when its last one was written."""
+
+    missing: dict[int, int]
+    long: bool
+    last_us: int | None
+
+
+def read_frontier(con: duckdb.DuckDBPyConnection) -> list[Reach]:
+    """The reach of every process of the run behind `con`, also left there as the temporary table `frontier`."""
+    con.execute(_FRONTIER, {"waiting": list(WAITING_COLLECTIVES)})
+    rows = con.sql(
+        "SELECT communicator, coll, hostname, pid, last_sn, first_sn, records, last_us FROM frontier ORDER BY ALL"
+    ).fetchall()
+    return [Reach(comm, coll, (host, pid), *numbers) for comm, coll, host, pid, *numbers in rows]
+
+
+def early_ends(frontier: Iterable[Reach], limits: Thresholds) -> dict[Process, EarlyEnd]:
+    """The processes whose log ends before those of their peers by more than losses at random explain."""
+    of_process: dict[Process, list[Reach]] = defaultdict(list)
+    furthest: dict[tuple[int, str], int] = defaultdict(int)
+    for reach in frontier:
+        of_process[reach.process].append(reach)
+        series = (reach.communicator, reach.coll)
+        furthest[series] = max(furthest[series], reach.last)
+    lost_anywhere = _lost(reach for reaches in of_process.values() for reach in reaches)
+    found = {}
+    for process, reaches in sorted(of_process.items()):
+        lag = sum(furthest[reach.communicator, reach.coll] - reach.last for reach in reaches)
+        if max(_lost(reaches), lost_anywhere) ** lag * len(of_process) <= _END_CHANCE:
+            missing: dict[int, int] = defaultdict(int)
+            for reach in reaches:
+                missing[reach.communicator] += furthest[reach.communicator, reach.coll] - reach.last
+            times = [reach.last_us for reach in reaches if reach.last_us is not None]
+            found[process] = EarlyEnd(dict(missing), _long_before(reaches, furthest, limits), max(times, default=None))
+    return found
+
+
+def _lost(reaches: Iterable[Reach]) -> float:
+    """The share of records lost before the last one; what lost none so far may lose the next."""
+    spans, records = 1, 0
+    for reach in reaches:
+        spans += reach.last - reach.first + 1
+        records += reach.records
+    return max(0.0, 1 - records / spans)
+
+
+def _long_before(reaches: list[Reach], furthest: Mapping[tuple[int, str], int], limits: Thresholds) -> bool:
+    """Whether the others went on in all series."""
+    ends = [(reach, furthest[reach.communicator, reach.coll]) for reach in reaches]
+    regular = [(reach, end) for reach, end in ends if end >= _REGULAR] or ends
+    return all(
+        # In step with the series' own length: a rare collective cannot be far behind.
+        end - reach.last >= min(limits.silent_after_operations, max(2, (end + 1) // 10))
+        for reach, end in regular
+    )

@@ -1,0 +1,32 @@
+"""Whether the plugin remembered one operation of a communicator or many: what its losses look like depends on it."""
+
+import duckdb
+
+# The plugins of 2.28 and 2.29 write neither names nor Send and Recv, but so may others. What tells them is that one
+# pass of the dump thread, which writes its records within some microseconds, has one record of a communicator at most.
+_SAME_PASS_US = 20
+_SAME_PASS_SHARE = 0.01
+
+_ONE_SLOT = r"""
+WITH busiest AS (SELECT hostname, pid FROM processes WHERE hostname IS NOT NULL ORDER BY records DESC LIMIT 1),
+written AS (
+    SELECT
+        git_rev,
+        dump_timestamp_us - lag(dump_timestamp_us) OVER (PARTITION BY id ORDER BY dump_timestamp_us) AS after_us
+    FROM stored_events SEMI JOIN busiest USING (hostname, pid)
+    WHERE kind = 'collective'
+)
+SELECT
+    count(*) FILTER (after_us <= $same_pass) <= $share * count(*)
+    AND NOT coalesce(bool_or(regexp_matches(git_rev, '\b2\.(2[0-7]|[3-9]\d)\b')), false)
+    AND NOT EXISTS (FROM kernel_times WHERE kind = 'p2p')
+    AND NOT EXISTS (FROM communicators WHERE comm_name IS NOT NULL)
+FROM written
+"""
+
+
+def has_one_slot(con: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the run behind `con`, a connection of `open_run`, was recorded by a plugin that remembers the newest
+    operation of each communicator only."""
+    [(one_slot,)] = con.sql(_ONE_SLOT, params={"same_pass": _SAME_PASS_US, "share": _SAME_PASS_SHARE}).fetchall()
+    return bool(one_slot)

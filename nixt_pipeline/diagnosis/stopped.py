@@ -1,0 +1,250 @@
+"""Who stopped first: tracks that got less far than their alike, and the processes that these have in common.
+
+The plugin writes completed operations only. The operation that hangs is therefore missing on *all* of its ranks, and
+what depends on it stops soon after. A track is what is done in order and recorded with a number: a collective function
+of a communicator, or Send and Recv in one direction between two processes. Alike ones do the same in lockstep, so that
+those that got less far hold the one who hung. A number that anybody recorded was completed by all: records that are
+missing make tracks look shorter, never longer.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
+
+from nixt_pipeline.diagnosis.frontier import EarlyEnd, Reach
+from nixt_pipeline.diagnosis.observations import Communicator, Edge, Process
+
+# Records lost at random leave few processes without their last operation; a log that lost its tail leaves many so.
+# How unlikely their number must be by chance, and how unlikely the lead of the others over those that stopped.
+_TAIL_CHANCE = 0.01
+_LEAD_CHANCE = 0.003
+# Two that stopped are told apart when the records of the one that got less far are so unlikely to be merely lost.
+_LESS_FAR_CHANCE = 0.01
+# When more processes than this have no end, the job was cut off, and nothing can be said of it.
+_FEW = 0.25
+
+
+SEND_RECV = "Send and Recv"
+
+
+@dataclass(frozen=True)
+class Series:
+    """One collective function of one communicator: the last sequence number of each process whose log has an end, the
+    share of their records that were lost before it, and whether the plugin, which has one slot, remembers it last."""
+
+    comm: Communicator
+    coll: str
+    last: dict[Process, int]
+    lost: float
+    one_slot: bool = False
+    final: bool = True
+
+    @property
+    def furthest(self) -> int:
+        """The last sequence number that anybody completed."""
+        return max(self.last.values())
+
+    @property
+    def behind(self) -> int:
+        """How many members have no record of the last collective."""
+        return len(self.last) - sum(last == self.furthest for last in self.last.values())
+
+    @property
+    def hidden(self) -> float:
+        """How likely a collective that was completed left no record. The last operation of all stays in its slot."""
+        if self.one_slot:
+            return 0.0 if self.final else 1.0
+        return float(self.lost ** len(self.last))
+
+
+@dataclass(frozen=True)
+class Track:
+    """Something that `members` do in order: the number that they `reached`, how likely one more was completed without a
+    record (`hidden`), what else does the same (`family`), and the same in any pipeline stage (`kind`)."""
+
+    comm: Communicator
+    what: str
+    members: frozenset[Process]
+    reached: int
+    hidden: float
+    family: tuple[Hashable, ...]
+    kind: tuple[Hashable, ...]
+
+    @property
+    def carrier(self) -> tuple[int, frozenset[Process]]:
+        """What carries it, in both directions and for all functions."""
+        return self.comm.number, self.members
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One hang: the tracks that stopped first, and the processes of which one hung."""
+
+    first: tuple[Track, ...]
+    suspects: frozenset[Process]
+
+
+def without_end(early: Mapping[Process, EarlyEnd], processes: Sequence[Process]) -> frozenset[Process]:
+    """Processes whose logs say nothing of the end of the job, because they end before.
+
+    Some operations are missing at many hosts when a job is killed, and then nothing else is known of its end either.
+    """
+    ended = [process for process in processes if process in early]
+    long = frozenset(process for process in ended if early[process].long)
+    if len(ended) > _FEW * len(processes) or len({host for host, _ in ended if (host, _) not in long}) > 1:
+        return long if len(long) <= _FEW * len(processes) else frozenset()
+    return frozenset(ended)
+
+
+def series_of(
+    frontier: Iterable[Reach], numbered: Mapping[int, Communicator], ignored: frozenset[Process], one_slot: bool
+) -> list[Series]:
+    """The series of the communicators in `numbered` (by their hash) without the processes that are `ignored`."""
+    reaches: dict[tuple[int, str], list[Reach]] = defaultdict(list)
+    newest: dict[int, tuple[int, str]] = {}
+    for reach in frontier:
+        comm = numbered.get(reach.communicator)
+        if comm is None or reach.process in ignored:
+            continue
+        reaches[comm.number, reach.coll].append(reach)
+        newest[comm.number] = max((reach.last_us or 0, reach.coll), newest.get(comm.number, (0, "")))
+    comms = {comm.number: comm for comm in numbered.values()}
+    found = []
+    for (number, coll), members in sorted(reaches.items()):
+        first = min(reach.first for reach in members)
+        numbers = sum(reach.last - first + 1 for reach in members)
+        lost = max(0.0, 1 - sum(reach.records for reach in members) / numbers)
+        last = {reach.process: reach.last for reach in members}
+        found.append(Series(comms[number], coll, last, lost, one_slot, newest[number][1] == coll))
+    return found
+
+
+def stages(series: Iterable[Series], processes: Sequence[Process]) -> dict[Process, int]:
+    """A number for each process, equal for those joined by communicators short of the whole launch: they do the same
+    work, as the processes of a pipeline stage do."""
+    parent = {process: process for process in processes}
+
+    def root(process: Process) -> Process:
+        while parent[process] != process:
+            process = parent[process]
+        return process
+
+    for item in series:
+        if len(item.comm.members) < len(processes):
+            for member in item.comm.members[1:]:
+                parent[root(member)] = root(item.comm.members[0])
+    numbers = {process: number for number, process in enumerate(processes)}
+    return {process: numbers[root(process)] for process in processes}
+
+
+def tracks_of(
+    series: Iterable[Series], edges: Iterable[Edge], comms: Sequence[Communicator], stage: Mapping[Process, int]
+) -> list[Track]:
+    """All tracks of a launch. A family is what does the same in one stage or between two; where that is a single
+    communicator, what does the same in any."""
+    tracks = []
+    for item in series:
+        comm = item.comm
+        kind: tuple[Hashable, ...] = (item.coll, comm.n_ranks, comm.nnodes, comm.role)
+        where = frozenset(stage[member] for member in item.last)
+        tracks.append(Track(comm, item.coll, frozenset(comm.members), item.furthest, item.hidden, (*kind, where), kind))
+    for edge in edges:
+        comm = comms[edge.comm]
+        kind = (SEND_RECV, comm.n_ranks, comm.role, stage[edge.source], stage[edge.target])
+        ends = frozenset((edge.source, edge.target))
+        tracks.append(Track(comm, SEND_RECV, ends, edge.operations, edge.lost, kind, kind))
+    known = {track.comm.number for track in tracks}
+    for comm in comms:  # where Send and Recv cannot be counted, it is known at least who may wait for whom
+        if comm.number not in known:
+            alone = (SEND_RECV, comm.number)
+            tracks.append(Track(comm, SEND_RECV, frozenset(comm.members), 0, 1.0, alone, alone))
+    sizes = Counter(track.family for track in tracks)
+    return [track if sizes[track.family] > 1 else replace(track, family=track.kind) for track in tracks]
+
+
+def ended_together(series: Iterable[Series]) -> bool:
+    """Whether the log reaches to the end: no more processes lack the last collective of a communicator than lose any
+    other record. A log whose tail was lost ends at another number for each process, and proves nothing."""
+    counted = [item for item in series if item.final or not item.one_slot]
+    behind = sum(item.behind for item in counted)
+    expected = sum(0.0 if item.one_slot else item.lost * len(item.last) for item in counted)
+    return behind == 0 or float(scipy.stats.poisson.sf(behind - 1, expected)) > _TAIL_CHANCE
+
+
+def stopped_first(tracks: Sequence[Track]) -> list[Stop]:
+    """What stopped before its alike, one for each hang; empty after a normal end."""
+    families: dict[tuple[Hashable, ...], list[Track]] = defaultdict(list)
+    for track in tracks:
+        families[track.family].append(track)
+    usual = {family: _usual(members) for family, members in families.items()}
+    carried: dict[tuple[int, frozenset[Process]], list[Track]] = defaultdict(list)
+    for track in tracks:
+        carried[track.carrier].append(track)
+    stopped = []
+    for members in carried.values():
+        leads = [(track, max(0, usual[track.family] - track.reached)) for track in members]
+        # Whoever lost many records may have lost the last ones in all of its ranks.
+        if prod(track.hidden**lead for track, lead in leads) * len(carried) <= _LEAD_CHANCE:
+            stopped += [track for track, lead in leads if lead > 0]
+    edges = [track for track in tracks if track.what == SEND_RECV]
+    return [Stop(*_narrowed(group)) for group in _joined(stopped, edges)]
+
+
+def _usual(family: Sequence[Track]) -> int:
+    """The number that at least half of a family reached. That few got further makes no suspects of the others."""
+    return sorted((track.reached for track in family), reverse=True)[(len(family) + 1) // 2 - 1]
+
+
+def _joined(stopped: Iterable[Track], edges: Sequence[Track]) -> list[list[Track]]:
+    """Groups of tracks that stopped by the same cause, because they share a process or something is sent between them:
+    a pipeline stage that stops leaves the next without input. With the edges inside of each group."""
+    parts: list[tuple[set[Process], list[Track]]] = []
+    stopped = list(stopped)
+    members: set[Process] = set().union(*(track.members for track in stopped))
+    links = [edge for edge in edges if len(edge.members & members) > 1]
+    for track in [*stopped, *(edge for edge in links if edge not in stopped)]:
+        touching = [part for part in parts if part[0] & track.members]
+        processes = set(track.members).union(*(part[0] for part in touching))
+        merged = [track, *(other for part in touching for other in part[1])]
+        parts = [*(part for part in parts if part not in touching), (processes, merged)]
+    return [merged for _, merged in parts]
+
+
+def _narrowed(group: list[Track]) -> tuple[tuple[Track, ...], frozenset[Process]]:
+    """Of tracks that stopped together, those that stopped first, and the processes that these have in common.
+
+    Whoever got further than its alike waits elsewhere for one of them. What says nothing, because all of its kind got
+    equally far, is Send and Recv along a pipeline: there, each stage waits for another.
+    """
+    of_family: dict[tuple[Hashable, ...], list[Track]] = defaultdict(list)
+    for track in group:
+        of_family[track.family].append(track)
+    least: dict[tuple[Hashable, ...], list[Track]] = defaultdict(list)
+    told: dict[tuple[Hashable, ...], bool] = defaultdict(bool)
+    for family in of_family.values():
+        first = _least(family)
+        least[family[0].kind] += first
+        told[family[0].kind] |= len(first) < len(family)
+    sets = [
+        (frozenset().union(*(track.members for track in first)), first)
+        for kind, first in least.items()
+        if told[kind] or first[0].what != SEND_RECV
+    ] or [(frozenset().union(*(track.members for track in group)), group)]
+    suspects: frozenset[Process] = frozenset().union(*(members for members, _ in sets))
+    for members, _ in sorted(sets, key=lambda item: (len(item[0]), sorted(item[0]))):
+        suspects = suspects & members or suspects
+    first = [track for _, first in sets for track in first if track.members & suspects]
+    return tuple([track for track in first if track.members <= suspects] or first), suspects
+
+
+def _least(family: Sequence[Track]) -> list[Track]:
+    """Those that got least far, as far as lost records allow to say."""
+    last = min(family, key=lambda track: (track.reached, track.hidden))
+    return [
+        track
+        for track in family
+        if track.reached == last.reached or last.hidden ** (track.reached - last.reached) > _LESS_FAR_CHANCE
+    ]
