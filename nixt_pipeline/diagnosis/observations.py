@@ -27,6 +27,8 @@ Edge = p2p.Edge
 _SAME_PASS = 0.05
 # Incomplete collectives that are looked at in each block of a communicator: more tell hardly more, but take memory.
 _MOST_PARTIAL = 24
+# Parts of a step that are told apart when records are missing.
+_MOST_PLACES = 8
 # Incomplete collectives of which one has probably the rank that came last, when every third record is lost.
 _LEAST_PARTIAL = 2
 
@@ -78,8 +80,8 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Arrival:
-    """In one block of one communicator: how often `process` came last in collectives that waited noticeably, and how
-    long the first rank waited in them."""
+    """In one block of one communicator: in how many collectives that waited noticeably `process` was seen to come last,
+    and how long the first rank waited for it, in those that were not recorded as well."""
 
     comm: int
     block: int
@@ -183,13 +185,12 @@ def _prepare(con: duckdb.DuckDBPyConnection, launch: dict[str, Any]) -> int:
     con.execute(queries.COMMUNICATORS, launch)
     con.execute(queries.PROCESSES, launch)
     con.execute(queries.USABLE_CELLS, {"sync": list(SYNC_COLLECTIVES)})
-    con.execute(queries.SERIES, {"least": _PULSE})
+    con.execute(queries.SERIES, {"least": _PULSE, "most_places": _MOST_PLACES})
     [(pulse,)] = con.sql("SELECT max(pulse) FROM series").fetchall()
     [(recorded,)] = con.sql(queries.RECORDED_SHARE).fetchall()
     blocks = _number_of_blocks(int(pulse or 0), recorded)
-    cut = {"blocks": blocks, "most": _MOST_PARTIAL}
-    con.execute(queries.BLOCKS, cut)
-    con.execute(queries.BLOCKED_CELLS, cut)
+    con.execute(queries.BLOCKS, {"blocks": blocks, "most": _MOST_PARTIAL})
+    con.execute(queries.BLOCKED_CELLS, {"blocks": blocks})
     con.execute("DROP TABLE usable_cells")
     return blocks
 
@@ -209,7 +210,7 @@ def _communicators(con: duckdb.DuckDBPyConnection, launch: dict[str, Any]) -> tu
 
 
 def _communicating(spent: list[dict[str, NDArray[Any]]], processes: int, blocks: int) -> Floats:
-    """Sums by process and block. A block of a series in which a process has no record is filled from its neighbours,
+    """Sums by process and block. A block of a series in which a process has no record is filled from other blocks,
     lest what was not recorded looks like time spent elsewhere."""
     series, process, block, time = (
         np.concatenate([part[name] for part in spent]) for name in ("series", "process", "block", "time_us")
@@ -231,14 +232,14 @@ def _in_collectives(con: duckdb.DuckDBPyConnection, blocks: int) -> list[dict[st
         return [spent]
     records = con.sql(queries.PARTIAL_RECORDS).fetchnumpy()
     keys, group = numbered(records["series"], records["block"])
-    in_block = np.zeros(keys.shape[1])
-    in_block[group] = records["in_block"]
+    at_place = np.zeros(keys.shape[1])
+    at_place[group] = records["at_place"]
     number, member, time = typical_times(
-        group, records["coll_sn"], records["position"], records["process"], records["time_us"].astype(np.float64)
+        group, records["coll_sn"], records["process"], records["time_us"].astype(np.float64)
     )
     series, block = keys[:, number]
     fitted = {
-        "series": series.astype(np.uint64), "process": member, "block": block, "time_us": in_block[number] * time,
+        "series": series.astype(np.uint64), "process": member, "block": block, "time_us": at_place[number] * time,
     }  # fmt: skip
     return [spent, fitted]
 

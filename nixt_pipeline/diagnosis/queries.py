@@ -43,6 +43,7 @@ CREATE OR REPLACE TEMP TABLE series AS
 WITH own AS (
     SELECT
         u.comm, u.coll, k.n_ranks, k.nnodes, min(u.coll_sn) AS lo, max(u.coll_sn) AS hi, count(*) AS cells,
+        bool_and(u.complete) AND count(*) = max(u.coll_sn) - min(u.coll_sn) + 1 AS nothing_missing,
         min(min(u.coll_sn)) OVER (PARTITION BY k.n_ranks, k.nnodes, u.coll) AS family_lo,
         max(max(u.coll_sn)) OVER (PARTITION BY k.n_ranks, k.nnodes, u.coll) AS family_hi
     FROM usable_cells AS u JOIN diagnosed_communicators AS k USING (comm)
@@ -50,7 +51,7 @@ WITH own AS (
 ),
 long AS (
     SELECT
-        comm, coll, cells,
+        comm, coll, cells, nothing_missing,
         CASE WHEN cells * 2 >= hi - lo + 1 THEN lo ELSE family_lo END::DOUBLE AS lo,
         CASE WHEN cells * 2 >= hi - lo + 1 THEN hi ELSE family_hi END::DOUBLE AS hi
     FROM own
@@ -61,7 +62,10 @@ SELECT
     l.*, coalesce(p.pulse, 0) AS pulse,
     -- Whole times as often, give or take what is lost at either end.
     CASE WHEN abs((hi - lo + 1) / pulse - round((hi - lo + 1) / pulse)) < 0.1
-        THEN greatest(round((hi - lo + 1) / pulse), 1) ELSE 1 END::BIGINT AS per_step
+        THEN greatest(round((hi - lo + 1) / pulse), 1) ELSE 1 END::BIGINT AS per_step,
+    -- Equally long parts of a step; where nothing is missing, they need not be told apart.
+    CASE WHEN nothing_missing THEN 1
+        ELSE list_max(list_filter(range(1, $most_places + 1), lambda parts: per_step % parts = 0)) END AS places
 FROM long AS l CROSS JOIN pulse AS p
 """
 
@@ -76,28 +80,47 @@ JOIN (
 """
 
 # Where most collectives of a block are complete (`whole`), only those are used; elsewhere, those that most ranks
-# recorded. Each stands for those of its block that are left out or were not recorded.
+# recorded. Each stands for those at its place in the steps of its block that are left out or were not recorded: ranks
+# wait at one place and not at the next, and which of them are there is chance.
 # The last number of a broken series near 2^62 is rounded to its end: it belongs to the last block.
 _BLOCK = "least(floor((coll_sn - s.lo) * $blocks / (s.hi - s.lo + 1)), $blocks - 1)::INTEGER"
+_PLACE = "(coll_sn % s.per_step * s.places // s.per_step)::INTEGER"
 BLOCKS = f"""
 CREATE OR REPLACE TEMP TABLE blocks AS
+WITH counted AS (
+    SELECT
+        comm, coll, {_BLOCK} AS block, {_PLACE} AS place, (s.hi - s.lo + 1) / $blocks AS in_block,
+        count(*) AS cells, count(*) FILTER (complete) AS complete
+    FROM usable_cells JOIN series AS s USING (comm, coll)
+    GROUP BY comm, coll, block, place, in_block
+),
+judged AS (
+    SELECT
+        * EXCLUDE (in_block), in_block / count(DISTINCT place) OVER (PARTITION BY comm, coll) AS at_place,
+        sum(complete) OVER of_block * 2 >= sum(cells) OVER of_block AND min(complete) OVER of_block > 0 AS whole,
+        greatest($most // count(*) OVER of_block, 1) AS most
+    FROM counted
+    WINDOW of_block AS (PARTITION BY comm, coll, block)
+)
 SELECT
-    comm, coll, {_BLOCK} AS block, (s.hi - s.lo + 1) / $blocks AS in_block,
-    count(*) FILTER (complete) * 2 >= count(*) AS whole,
-    in_block / CASE WHEN whole THEN count(*) FILTER (complete) ELSE least(count(*), $most) END AS weight
-FROM usable_cells JOIN series AS s USING (comm, coll)
-GROUP BY comm, coll, block, in_block
+    comm, coll, block, place, at_place, whole, most,
+    at_place / CASE WHEN whole THEN complete ELSE least(cells, most) END AS weight
+FROM judged
 """
 BLOCKED_CELLS = f"""
 CREATE OR REPLACE TEMP TABLE blocked_cells AS
-WITH placed AS (SELECT u.*, {_BLOCK} AS block FROM usable_cells AS u JOIN series AS s USING (comm, coll)),
-judged AS (SELECT p.*, b.in_block, b.whole, b.weight FROM placed AS p JOIN blocks AS b USING (comm, coll, block))
-SELECT * FROM judged WHERE whole AND complete
+WITH placed AS (
+    SELECT u.*, {_BLOCK} AS block, {_PLACE} AS place FROM usable_cells AS u JOIN series AS s USING (comm, coll)
+),
+judged AS (
+    SELECT p.*, b.at_place, b.whole, b.most, b.weight FROM placed AS p JOIN blocks AS b USING (comm, coll, block, place)
+)
+SELECT * EXCLUDE (most) FROM judged WHERE whole AND complete
 UNION ALL
-SELECT *
+SELECT * EXCLUDE (most)
 FROM judged
 WHERE NOT whole
-QUALIFY row_number() OVER (PARTITION BY comm, coll, block ORDER BY ranks_seen DESC, coll_sn) <= $most
+QUALIFY row_number() OVER (PARTITION BY comm, coll, block, place ORDER BY ranks_seen DESC, coll_sn) <= most
 """
 
 # Time in collectives of each process in blocks whose collectives are complete. All records of a block count but those
@@ -117,7 +140,7 @@ WITH records AS (
     WHERE kind = 'collective'
 ),
 placed AS (
-    SELECT s.comm, s.coll, r.writer, {_BLOCK} AS block, r.time_us
+    SELECT s.comm, s.coll, r.writer, {_BLOCK} AS block, {_PLACE} AS place, r.time_us
     FROM records AS r
     JOIN (
         SELECT k.communicator, s.* FROM series AS s JOIN diagnosed_communicators AS k USING (comm)
@@ -125,36 +148,46 @@ placed AS (
     ANTI JOIN left_out AS l ON l.communicator = r.communicator AND l.coll = r.coll AND l.coll_sn = r.coll_sn
     WHERE r.coll_sn BETWEEN s.lo AND s.hi
 ),
-sums AS (SELECT comm, coll, block, writer, sum(time_us) AS time_us FROM placed GROUP BY comm, coll, block, writer)
-SELECT hash(t.comm, t.coll) AS series, p.process, t.block, b.weight * t.time_us AS time_us
+sums AS (
+    SELECT comm, coll, block, place, writer, sum(time_us) AS time_us
+    FROM placed
+    GROUP BY comm, coll, block, place, writer
+)
+SELECT hash(t.comm, t.coll, t.place) AS series, p.process, t.block, b.weight * t.time_us AS time_us
 FROM sums AS t
-JOIN blocks AS b ON b.whole AND b.comm = t.comm AND b.coll = t.coll AND b.block = t.block
+JOIN blocks AS b ON b.whole AND b.comm = t.comm AND b.coll = t.coll AND b.block = t.block AND b.place = t.place
 JOIN diagnosed_processes AS p ON p.writer = t.writer
 """
 
-# The single records of the other blocks. `position` is the place of a collective in its step, where steps are regular.
+# The single records of the other blocks.
 PARTIAL_RECORDS = """
 SELECT
-    hash(b.comm, b.coll) AS series, b.coll_sn, b.block, b.in_block, p.process, e.coll_exec_time_us AS time_us,
-    b.coll_sn % s.per_step AS position
+    hash(b.comm, b.coll, b.place) AS series, b.coll_sn, b.block, b.at_place, p.process, e.coll_exec_time_us AS time_us
 FROM stored_events AS e
 JOIN (
     SELECT * FROM diagnosed_communicators SEMI JOIN (FROM blocks WHERE NOT whole) USING (comm)
 ) AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
 JOIN (FROM blocked_cells WHERE NOT whole) AS b ON b.comm = k.comm AND b.coll = e.coll AND b.coll_sn = e.coll_sn
-JOIN series AS s ON s.comm = b.comm AND s.coll = b.coll
 JOIN diagnosed_processes AS p ON p.writer = hash(e.hostname, e.pid)
 WHERE e.kind = 'collective'
 ORDER BY ALL
 """
 
+# Who came last shows only if it was recorded, with somebody who waited: the collectives in which that is so stand for
+# those of their block that nobody can tell of.
 LAST_ARRIVALS = """
-SELECT
-    b.comm, b.block, p.hostname, p.pid, count(*) AS cells, sum(b.max_exec_time_us - b.min_exec_time_us) AS waited_us
-FROM blocked_cells AS b
-JOIN diagnosed_processes AS p ON p.writer = b.last_writer
-WHERE b.max_exec_time_us - b.min_exec_time_us > greatest($floor_us, $share * b.min_exec_time_us)
-GROUP BY b.comm, b.block, p.hostname, p.pid
+WITH waits AS (
+    SELECT
+        b.comm, b.block, b.last_writer, b.max_exec_time_us - b.min_exec_time_us AS waited_us, b.min_exec_time_us,
+        b.at_place / count(*) OVER (PARTITION BY b.comm, b.coll, b.block, b.place) * k.n_ranks / b.ranks_seen AS weight
+    FROM blocked_cells AS b JOIN diagnosed_communicators AS k USING (comm)
+    WHERE b.ranks_seen > 1
+)
+SELECT w.comm, w.block, p.hostname, p.pid, count(*) AS cells, sum(w.weight * w.waited_us) AS waited_us
+FROM waits AS w
+JOIN diagnosed_processes AS p ON p.writer = w.last_writer
+WHERE w.waited_us > greatest($floor_us, $share * w.min_exec_time_us)
+GROUP BY w.comm, w.block, p.hostname, p.pid
 """
 
 # Of incomplete collectives, the one that came last may be missing: then the shortest time has waiting in it. Losses at

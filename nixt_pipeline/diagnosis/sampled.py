@@ -12,28 +12,33 @@ Ints = NDArray[np.int64]
 
 # Alternating least squares is within a percent after some steps when ranks share several collectives.
 _ROUNDS = 20
+# A collective is about as much longer or shorter than its alike as one rank in it is than usual (a random effect of the
+# same variance). With none of it, what a rank shows when its peers lost the record would tell nothing.
+_RECORDS_OF_CALM = 1
+
+# Other columns that a gap is filled from, and rows that are enough to find them.
+_NEIGHBOURS = 3
+_COMPARED_ROWS = 4_000
 
 
-def typical_times(group: Ints, cell: Ints, position: Ints, member: Ints, times_us: Floats) -> tuple[Ints, Ints, Floats]:
-    """What each member of a group would show on average, had it recorded every cell of the group.
+def typical_times(group: Ints, cell: Ints, member: Ints, times_us: Floats) -> tuple[Ints, Ints, Floats]:
+    """What each member of a group shows on average, whichever cells of the group it recorded.
 
-    A record is the time of one `member` (a process) in one `cell` (a collective) of one `group` (a communicator's
-    collectives in one block). Fits time = cell + member by least squares, so that members are compared within cells:
-    which cells a member happened to record does not matter. Cells at each `position` (of a step) count alike, however
-    many of them were recorded. Returns groups, members and times in microseconds.
+    A record is the time of one `member` (a process) in one `cell` (a collective) of one `group` (the collectives of a
+    communicator at one place in the steps of a block). Fits time = member + cell by least squares, with cells drawn
+    towards zero, as in a mixed model: members are compared within the cells that they share, and by their own
+    times where they share none. Returns groups, members and times in microseconds.
     """
     keys, of_record = numbered(group, member)
-    places, cell = numbered(group, position, cell)
+    _, cell = numbered(group, cell)
+    groups, of_group = np.unique(group, return_inverse=True)
     per_cell, per_member = np.bincount(cell), np.bincount(of_record)
-    members, cells = np.zeros(len(per_member)), np.zeros(len(per_cell))
+    usual = np.bincount(of_group, times_us) / np.bincount(of_group)
+    members = usual[np.searchsorted(groups, keys[0])]
     for _ in range(_ROUNDS):
-        cells = np.bincount(cell, times_us - members[of_record]) / per_cell
+        cells = np.bincount(cell, times_us - members[of_record]) / (per_cell + _RECORDS_OF_CALM)
         members = np.bincount(of_record, times_us - cells[cell]) / per_member
-    positions, of_cell = numbered(places[0], places[1])
-    groups, of_position = np.unique(positions[0], return_inverse=True)
-    by_position = np.bincount(of_cell, cells) / np.bincount(of_cell)
-    level = np.bincount(of_position.ravel(), by_position) / np.bincount(of_position.ravel())
-    return keys[0], keys[1], level[np.searchsorted(groups, keys[0])] + members
+    return keys[0], keys[1], members
 
 
 def numbered(*columns: NDArray[np.integer]) -> tuple[Ints, Ints]:
@@ -52,15 +57,26 @@ def numbered(*columns: NDArray[np.integer]) -> tuple[Ints, Ints]:
 
 
 def filled(values: Floats) -> Floats:
-    """Rows with their gaps (NaN) closed by the nearest known value of the same row; a row without any becomes zero."""
-    columns = np.arange(values.shape[1])
-    known = ~np.isnan(values)
-    result = values.copy()
-    for row in np.flatnonzero(~known.all(axis=1)):
-        at = columns[known[row]]
-        if not len(at):
-            result[row] = 0.0
-            continue
-        nearest = at[np.abs(columns[:, None] - at[None, :]).argmin(axis=1)]
-        result[row] = values[row, nearest]
+    """Rows with their gaps (NaN) closed; a row without any value becomes zero.
+
+    A gap gets the middle one of three values of its row: of those columns that resemble its column most in what other
+    rows show (nearest neighbours). So what was lost after a change is not filled with what was before, nor what was
+    lost beside a checkpoint with a checkpoint.
+    """
+    result = np.nan_to_num(values)
+    some = values[:: max(1, len(values) // _COMPARED_ROWS)]
+    for column in np.flatnonzero(np.isnan(values).any(axis=0)):
+        rows = np.flatnonzero(np.isnan(values[:, column]) & ~np.isnan(values).all(axis=1))
+        candidates = values[rows][:, _most_alike(some, column)]
+        candidates[np.cumsum(~np.isnan(candidates), axis=1) > _NEIGHBOURS] = np.nan
+        result[rows, column] = np.nanmedian(candidates, axis=1)
     return result
+
+
+def _most_alike(values: Floats, column: np.intp) -> Ints:
+    """All columns, those first that differ least from `column` in the rows that have both; of equal ones, the nearest
+    first."""
+    differences = np.abs(values - values[:, [column]])
+    known = (~np.isnan(differences)).sum(axis=0)
+    mean = np.where(known > 0, np.nansum(differences, axis=0) / np.maximum(known, 1), np.inf)
+    return np.lexsort((np.abs(np.arange(values.shape[1]) - column), mean))

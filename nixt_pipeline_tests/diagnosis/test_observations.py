@@ -65,6 +65,23 @@ def test_complete_collectives_stand_for_those_of_their_block_that_are_not(tmp_pa
     assert seen.communicating[1].sum() == pytest.approx(120 * 300)
 
 
+def test_what_was_lost_at_one_place_in_the_step_is_not_filled_with_another(tmp_path: Path, settings: Settings) -> None:
+    # 20 steps of a ReduceScatter for which B waits, one for which nobody waits, and an AllReduce. B lost most of those
+    # that it waited for, A hardly a record.
+    for rank, ((host, pid), waited_us) in enumerate({A: 0, B: 900}.items()):
+        at = {"rank": rank, "n_ranks": 2, "nnodes": 2, "host": host, "pid": pid}
+        kept = [n for n in range(40) if n % 2 or rank == 0 or n % 10 == 0]
+        lines = [
+            collective(coll="ReduceScatter", sn=n, time_us=100 + (n % 2 == 0) * waited_us, at_us=EPOCH_US + n, **at)
+            for n in kept
+        ]
+        lines += [collective(sn=n, time_us=100, at_us=EPOCH_US + n, **at) for n in range(20)]
+        write_log(tmp_path / "job" / f"{host}-pid{pid}.log", *lines)
+    seen = observed(tmp_path / "job", settings)
+    # Three times 20 x 100 us at A; at B, 20 of them take 1000 us.
+    assert seen.communicating.sum(axis=1) == pytest.approx([6_000, 24_000], rel=0.01)
+
+
 def test_sends_meet_their_receives_in_order(settings: Settings) -> None:
     seen = observed(FIXTURES / "job_2.30.7_8ranks", settings)
     # 200 records of Send and Recv: 100 pairs.

@@ -7,29 +7,34 @@ from nixt_pipeline.diagnosis.sampled import filled, numbered, typical_times
 
 
 def test_members_are_compared_within_the_cells_that_both_recorded() -> None:
-    # Cells take 100, 200, ... 800 us, and member 1 always 50 us less. It recorded the long ones, member 0 the short
-    # ones, and both two in the middle: what each recorded on average says the opposite of what is true.
-    records = [(cell, 0) for cell in range(5)] + [(cell, 1) for cell in range(3, 8)]
+    # Cells take 100, 200, ... 800 us, and member 1 always 50 us less than the others. It recorded the long ones, member
+    # 0 the short ones, and both two in the middle: what each recorded on average, 550 and 300, says the opposite.
+    others = [(cell, member) for cell in range(8) for member in range(2, 20)]
+    records = [(cell, 0) for cell in range(5)] + [(cell, 1) for cell in range(3, 8)] + others
     cell, member = (np.array(column) for column in zip(*records, strict=True))
-    times = 100.0 * (cell + 1) - 50 * member
-    group = np.zeros_like(cell)
-    groups, members, typical = typical_times(group, cell, np.zeros_like(cell), member, times)
-    assert (groups.tolist(), members.tolist()) == ([0, 0], [0, 1])
-    assert typical == pytest.approx([450, 400], abs=1)
+    times = 100.0 * (cell + 1) - 50 * (member == 1)
+    groups, members, typical = typical_times(np.zeros_like(cell), cell, member, times)
+    assert (groups.tolist(), members.tolist()) == ([0] * 20, list(range(20)))
+    # A twentieth of what cells differ is left to the members.
+    assert typical[0] == pytest.approx(450 - 150 / 20, abs=1)
+    assert typical[1] == pytest.approx(400 + 150 / 20, abs=1)
 
 
-def test_positions_count_alike_however_many_of_them_were_recorded() -> None:
-    # Three cells of 100 us at one position of the step and one of 500 us at the other: 300 us on average.
-    cell, position = np.arange(4), np.array([0, 0, 0, 1])
+def test_members_that_share_no_cell_are_compared_by_their_own_times() -> None:
+    cell, member = np.array([0, 1, 2, 3]), np.array([0, 0, 1, 1])
     same = np.zeros_like(cell)
-    _, _, typical = typical_times(same, cell, position, same, np.array([100.0, 100, 100, 500]))
-    assert typical == pytest.approx([300])
+    _, _, typical = typical_times(same, cell, member, np.array([100.0, 120, 500, 520]))
+    assert typical == pytest.approx([110, 510], abs=5)
 
 
-def test_gaps_are_closed_by_the_nearest_value() -> None:
+def test_a_gap_gets_what_its_row_shows_in_the_columns_that_resemble_it() -> None:
     gap = float("nan")
-    values = np.array([[gap, 1, gap, gap, 4], [gap, gap, gap, gap, gap], [1, 2, 3, 4, 5]])
-    assert filled(values).tolist() == [[1, 1, 1, 4, 4], [0, 0, 0, 0, 0], [1, 2, 3, 4, 5]]
+    # A change after the third column, and a checkpoint in the last one but one.
+    others = [[1, 1, 1, 5, 5, 5, 5, 90, 5]] * 3
+    values = np.array([*others, [2, 2, 2, gap, 6, 7, 8, 99, gap], [gap] * 9])
+    assert filled(values)[3].tolist() == [2, 2, 2, 7, 6, 7, 8, 99, 7]
+    assert filled(values)[4].tolist() == [0] * 9
+    assert filled(values)[:3].tolist() == others
 
 
 def test_rows_are_numbered_in_the_order_of_their_values() -> None:
