@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_what_was_lost_at_one_place_in_the_step_is_not_filled_with_another(tmp_p
     # 20 steps of a ReduceScatter for which B waits, one for which nobody waits, and an AllReduce. B lost most of those
     # that it waited for, A hardly a record.
     for rank, ((host, pid), waited_us) in enumerate({A: 0, B: 900}.items()):
-        at = {"rank": rank, "n_ranks": 2, "nnodes": 2, "host": host, "pid": pid}
+        at: dict[str, Any] = {"rank": rank, "n_ranks": 2, "nnodes": 2, "host": host, "pid": pid}
         kept = [n for n in range(40) if n % 2 or rank == 0 or n % 10 == 0]
         lines = [
             collective(coll="ReduceScatter", sn=n, time_us=100 + (n % 2 == 0) * waited_us, at_us=EPOCH_US + n, **at)
