@@ -19,7 +19,9 @@ class FaultyJob(Job):
         self.hiccup_share = np.zeros_like(self.clock)  # of the computations of a rank that take `hiccup_us` longer
         self.hiccup_us = 0.0
         self.congested_share = 0.0  # of the network operations that take five times as long, anywhere
-        self.hanging: tuple[Communicators, int] | None = None  # the rank does not start its next operation there
+        self.hanging: tuple[Communicators, int] | None = None  # the rank does not start its next operation there,
+        self.before_hang = 0  # after so many more
+        self.embedding: Communicators | None = None  # of the first and the last stage, for jobs that have it
         self.silent_from_us = np.full_like(self.clock, np.inf)
         self.clock_offset_us = np.zeros(len(hosts))
         self.faultless_hosts = list(range(len(hosts)))
@@ -41,7 +43,9 @@ class FaultyJob(Job):
         return result
 
     def collective(self, comms: Communicators, coll: str, size: int, stage: int | None = None) -> None:
-        """Run a collective, unless a rank hangs before it."""
+        """Run a collective, unless a rank hangs before it. The gradients of an embedding are exchanged last."""
+        if self.embedding is not None and comms is self.world:
+            self.collective(self.embedding, "AllReduce", 2**20)
         self._hang(comms, comms.ranks[self._part(len(comms.ranks), stage)])
         super().collective(comms, coll, size, stage)
 
@@ -50,10 +54,18 @@ class FaultyJob(Job):
         self._hang(self.pipeline, self.pipeline.ranks[:, [source, target]])
         super().send(source, target)
 
+    def embed(self) -> Communicators:
+        """Let the first and the last pipeline stage share an embedding, whose gradients they exchange."""
+        self.embedding = self._communicators("EMB", np.arange(len(self.clock)).reshape(self.stages, -1)[[0, -1]].T)
+        return self.embedding
+
     def _hang(self, comms: Communicators, ranks: Ints) -> None:
         """Stop the clock of the rank that hangs when it is among the `ranks` that are about to start an operation."""
-        if self.hanging is not None and comms is self.hanging[0] and self.hanging[1] in ranks:
+        if self.hanging is None or comms is not self.hanging[0] or self.hanging[1] not in ranks:
+            return
+        if self.before_hang == 0:
             self.clock[self.hanging[1]] = NEVER_US
+        self.before_hang -= 1
 
     def process(self, rank: int) -> str:
         """The process of a global rank, by the name that the findings use."""

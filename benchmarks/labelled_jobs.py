@@ -53,6 +53,8 @@ class Recording:
     clock_offset_us: float = 0.0  # standard deviation over hosts
     clock_drift_ppm: float = 0.0  # standard deviation over hosts
     timing_source: str = "kernel_gpu"
+    killed: bool = False  # at some moment: what was not written by then is lost
+    cut_files: float = 0.0  # the share of the files that end somewhere in their second half
 
 
 @dataclass(frozen=True)
@@ -190,10 +192,18 @@ def write_labelled_job(directory: Path, scenario: Scenario, seed: int) -> Label:
     healthy_us = _simulate(new_job(), scenario, [], life_seed) if plants else took_us
 
     directory.mkdir(parents=True, exist_ok=True)
+    recorders = _recorders(job, recording, random)
+    killed_us = float(random.uniform(0.3, 0.9) * took_us) if recording.killed else np.inf
     written = 0
-    for rank, recorder in enumerate(_recorders(job, recording, random)):
-        text, records = recorder.log(_seen(job, rank, recording, random))
+    for rank, recorder in enumerate(recorders):
+        seen = _seen(job, rank, recording, random)
+        if recording.killed:
+            last_pass_us = killed_us - (killed_us - recorder.phase_us) % recorder.interval_us
+            seen = [record for record in seen if record.end_us <= last_pass_us]
+        text, records = recorder.log(seen)
         written += records
+        if recording.cut_files and random.random() < recording.cut_files:
+            text = text[: int(len(text) * random.uniform(0.5, 1))]
         (directory / f"{job.process(rank)}.log").write_text(text)
     return Label(
         scenario=scenario.name,

@@ -19,6 +19,9 @@ SLOW: tuple[type[Plant], ...] = (
     faults.SlowNicHost, faults.SlowNicProcess, faults.NicDecay, faults.SlowRail, faults.SlowNvlinkHost,
     faults.FabricWindow, faults.SlowFabric,
 )  # fmt: skip
+HUNG: tuple[type[Plant], ...] = (
+    faults.HangTensor, faults.HangData, faults.HangPipeline, faults.HangEmbedding, faults.HangWorld
+)  # fmt: skip
 STOPPED: tuple[type[Plant], ...] = (faults.HangTensor, faults.HangData, faults.HangPipeline, faults.ProcessSilent)
 _OF_THE_NETWORK = (
     faults.SlowNicHost, faults.SlowNicProcess, faults.NicDecay, faults.SlowRail, faults.FabricWindow, faults.SlowFabric
@@ -79,6 +82,8 @@ def _possible(shape: Shape, recording: Recording, plants: tuple[type[Plant], ...
         impossible |= {faults.SlowNvlinkHost, faults.HangTensor}
     if shape.stages == 1 or not recording.p2p:
         impossible.add(faults.HangPipeline)
+    if shape.stages == 1:
+        impossible.add(faults.HangEmbedding)
     if shape.data_size == shape.gpus:  # with one communicator, a hang looks like the end of the job
         impossible |= {faults.HangData, faults.HangPipeline}
     return [plant for plant in plants if plant not in impossible]
@@ -92,7 +97,7 @@ def _job(name: str, random: np.random.Generator, plants: tuple[type[Plant], ...]
         plant = _possible(shape, recording, plants)[int(random.integers(len(_possible(shape, recording, plants))))]
         decays = plant in (faults.ComputeDecay, faults.NicDecay, faults.IntermittentLateness)
         strength = float(random.choice([1.6, 2, 4] if decays else [1.2, 1.3, 1.6, 2, 4]))
-        chosen.append((plant, 0 if plant in STOPPED else strength))
+        chosen.append((plant, 0 if plant in (*STOPPED, *HUNG) else strength))
     return Scenario(
         name,
         shape,
@@ -120,6 +125,15 @@ def _two(name: str, random: np.random.Generator) -> Scenario:
     return replace(job, faults=(*job.faults, (second, float(random.choice([1.6, 2, 4])))))
 
 
+def _killed(job: Scenario, random: np.random.Generator) -> Scenario:
+    interval_us = int(random.choice([500, 2_000, 10_000, 100_000]))
+    return replace(job, recording=replace(job.recording, killed=True, dump_interval_us=interval_us))
+
+
+def _cut(job: Scenario) -> Scenario:
+    return replace(job, recording=replace(job.recording, cut_files=0.05))
+
+
 _KINDS: dict[str, Callable[[str, np.random.Generator], Scenario]] = {
     "varied-healthy": lambda name, random: _job(name, random, SLOW, 0, lossy=False),
     "varied-healthy-lossy": lambda name, random: _job(name, random, SLOW, 0, lossy=True),
@@ -128,6 +142,11 @@ _KINDS: dict[str, Callable[[str, np.random.Generator], Scenario]] = {
     "varied-stopped": lambda name, random: _job(name, random, STOPPED, 1, lossy=False),
     "varied-stopped-lossy": lambda name, random: _job(name, random, STOPPED, 1, lossy=True),
     "varied-two": _two,
+    "varied-hung": lambda name, random: _job(name, random, HUNG, 1, lossy=False),
+    "varied-hung-lossy": lambda name, random: _job(name, random, HUNG, 1, lossy=True),
+    "varied-hung-cut": lambda name, random: _cut(_job(name, random, HUNG, 1, lossy=False)),
+    "varied-healthy-killed": lambda name, random: _killed(_job(name, random, SLOW, 0, lossy=False), random),
+    "varied-healthy-cut": lambda name, random: _cut(_job(name, random, SLOW, 0, lossy=True)),
 }
 NAMES = tuple(_KINDS)
 

@@ -167,7 +167,7 @@ def measure(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> Recorded:
     con.execute(_SERIES)
     captures = [Capture(host, pid, float(rate)) for host, pid, rate in con.sql(_PROCESSES).fetchall()]
     one_slot, frontier = has_one_slot(con), read_frontier(con)
-    early = early_ends(frontier, limits)
+    early = early_ends(frontier, one_slot, limits)
     files = con.sql(_CUT_FILES).fetchall()
     cut = frozenset((host, pid) for host, pid, _, perhaps_cut in files if perhaps_cut and (host, pid) in early)
     losses: dict[str, int] = {}

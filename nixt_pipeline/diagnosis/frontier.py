@@ -5,7 +5,7 @@ log that ended, whether the file was cut, the disk was full, or the dump thread 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -68,8 +68,23 @@ def read_frontier(con: duckdb.DuckDBPyConnection) -> list[Reach]:
     return [Reach(comm, coll, (host, pid), *numbers) for comm, coll, host, pid, *numbers in rows]
 
 
-def early_ends(frontier: Iterable[Reach], limits: Thresholds) -> dict[Process, EarlyEnd]:
-    """The processes whose log ends before those of their peers by more than losses at random explain."""
+def newest_functions(frontier: Iterable[Reach]) -> dict[int, str]:
+    """Which function each communicator completed last, by the time at which it was written."""
+    newest: dict[int, tuple[int, str]] = {}
+    for reach in frontier:
+        newest[reach.communicator] = max((reach.last_us or 0, reach.coll), newest.get(reach.communicator, (0, "")))
+    return {communicator: coll for communicator, (_, coll) in newest.items()}
+
+
+def early_ends(frontier: Sequence[Reach], one_slot: bool, limits: Thresholds) -> dict[Process, EarlyEnd]:
+    """The processes whose log ends before those of their peers by more than losses at random explain.
+
+    A plugin with one slot does not lose at random, but it keeps the last operation of each communicator: only that
+    counts.
+    """
+    if one_slot:
+        newest = newest_functions(frontier)
+        frontier = [reach for reach in frontier if newest[reach.communicator] == reach.coll]
     of_process: dict[Process, list[Reach]] = defaultdict(list)
     furthest: dict[tuple[int, str], int] = defaultdict(int)
     for reach in frontier:

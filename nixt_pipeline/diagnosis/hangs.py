@@ -53,12 +53,11 @@ def find_hangs(
     ]
     numbers = con.sql("SELECT communicator, comm FROM diagnosed_communicators").fetchall()
     numbered = {communicator: seen.communicators[comm] for communicator, comm in numbers}
-    ignored = without_end(recorded.early, seen.processes)
+    ignored = without_end(recorded.early, recorded.cut, seen.processes)
     series = series_of(recorded.frontier, numbered, ignored, recorded.one_slot)
     if not series or not ended_together(series):
         return findings
-    edges = [edge for edge in seen.edges if not {edge.source, edge.target} & ignored]
-    tracks = tracks_of(series, edges, seen.communicators, stages(series, seen.processes))
+    tracks = tracks_of(series, seen.edges, seen.communicators, stages(series, seen.processes), ignored)
     return findings + [_hang(seen, stop, tracks) for stop in stopped_first(tracks)]
 
 

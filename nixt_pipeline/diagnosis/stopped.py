@@ -14,7 +14,7 @@ from math import prod
 
 import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 
-from nixt_pipeline.diagnosis.frontier import EarlyEnd, Reach
+from nixt_pipeline.diagnosis.frontier import EarlyEnd, Reach, newest_functions
 from nixt_pipeline.diagnosis.observations import Communicator, Edge, Process
 
 # Records lost at random leave few processes without their last operation; a log that lost its tail leaves many so.
@@ -87,16 +87,19 @@ class Stop:
     suspects: frozenset[Process]
 
 
-def without_end(early: Mapping[Process, EarlyEnd], processes: Sequence[Process]) -> frozenset[Process]:
-    """Processes whose logs say nothing of the end of the job, because they end before.
+def without_end(
+    early: Mapping[Process, EarlyEnd], cut: frozenset[Process], processes: Sequence[Process]
+) -> frozenset[Process]:
+    """Processes whose logs say nothing of the end of the job, because they end before; their files may be `cut`.
 
     Some operations are missing at many hosts when a job is killed, and then nothing else is known of its end either.
     """
-    ended = [process for process in processes if process in early]
-    long = frozenset(process for process in ended if early[process].long)
-    if len(ended) > _FEW * len(processes) or len({host for host, _ in ended if (host, _) not in long}) > 1:
-        return long if len(long) <= _FEW * len(processes) else frozenset()
-    return frozenset(ended)
+    ended = {process for process in processes if process in early}
+    certain = frozenset(process for process in ended if early[process].long or process in cut)
+    few = _FEW * len(processes)
+    if len(ended) <= few and len({host for host, _ in ended - certain}) <= 1:
+        return frozenset(ended)
+    return certain if len(certain) <= few else frozenset()
 
 
 def series_of(
@@ -104,13 +107,11 @@ def series_of(
 ) -> list[Series]:
     """The series of the communicators in `numbered` (by their hash) without the processes that are `ignored`."""
     reaches: dict[tuple[int, str], list[Reach]] = defaultdict(list)
-    newest: dict[int, tuple[int, str]] = {}
+    frontier = list(frontier)
+    newest = newest_functions(frontier)
     for reach in frontier:
-        comm = numbered.get(reach.communicator)
-        if comm is None or reach.process in ignored:
-            continue
-        reaches[comm.number, reach.coll].append(reach)
-        newest[comm.number] = max((reach.last_us or 0, reach.coll), newest.get(comm.number, (0, "")))
+        if reach.communicator in numbered and reach.process not in ignored:
+            reaches[numbered[reach.communicator].number, reach.coll].append(reach)
     comms = {comm.number: comm for comm in numbered.values()}
     found = []
     for (number, coll), members in sorted(reaches.items()):
@@ -118,7 +119,8 @@ def series_of(
         numbers = sum(reach.last - first + 1 for reach in members)
         lost = max(0.0, 1 - sum(reach.records for reach in members) / numbers)
         last = {reach.process: reach.last for reach in members}
-        found.append(Series(comms[number], coll, last, lost, one_slot, newest[number][1] == coll))
+        final = newest[members[0].communicator] == coll
+        found.append(Series(comms[number], coll, last, lost, one_slot, final))
     return found
 
 
@@ -141,10 +143,14 @@ def stages(series: Iterable[Series], processes: Sequence[Process]) -> dict[Proce
 
 
 def tracks_of(
-    series: Iterable[Series], edges: Iterable[Edge], comms: Sequence[Communicator], stage: Mapping[Process, int]
+    series: Iterable[Series],
+    edges: Iterable[Edge],
+    comms: Sequence[Communicator],
+    stage: Mapping[Process, int],
+    ignored: frozenset[Process] = frozenset(),
 ) -> list[Track]:
-    """All tracks of a launch. A family is what does the same in one stage or between two; where that is a single
-    communicator, what does the same in any."""
+    """All tracks of a launch, of Send and Recv by the ends that are not `ignored`. A family is what does the same in
+    one stage or between two; where that is a single communicator, what does the same in any."""
     tracks = []
     for item in series:
         comm = item.comm
@@ -155,7 +161,14 @@ def tracks_of(
         comm = comms[edge.comm]
         kind = (SEND_RECV, comm.n_ranks, comm.role, stage[edge.source], stage[edge.target])
         ends = frozenset((edge.source, edge.target))
-        tracks.append(Track(comm, SEND_RECV, ends, edge.operations, edge.lost, kind, kind))
+        if edge.source in ignored or edge.target in ignored:
+            reached, recorded = (
+                (edge.received, edge.target_recorded) if edge.source in ignored else (edge.sent, edge.source_recorded)
+            )
+            if not ends <= ignored:
+                tracks.append(Track(comm, SEND_RECV, ends, reached, max(0.0, 1 - recorded), kind, kind))
+        else:
+            tracks.append(Track(comm, SEND_RECV, ends, edge.operations, edge.lost, kind, kind))
     known = {track.comm.number for track in tracks}
     for comm in comms:  # where Send and Recv cannot be counted, it is known at least who may wait for whom
         if comm.number not in known:
@@ -204,7 +217,7 @@ def _joined(stopped: Iterable[Track], edges: Sequence[Track]) -> list[list[Track
     parts: list[tuple[set[Process], list[Track]]] = []
     stopped = list(stopped)
     members: set[Process] = set().union(*(track.members for track in stopped))
-    links = [edge for edge in edges if len(edge.members & members) > 1]
+    links = [edge for edge in edges if edge.members & members]
     for track in [*stopped, *(edge for edge in links if edge not in stopped)]:
         touching = [part for part in parts if part[0] & track.members]
         processes = set(track.members).union(*(part[0] for part in touching))
@@ -233,9 +246,13 @@ def _narrowed(group: list[Track]) -> tuple[tuple[Track, ...], frozenset[Process]
         for kind, first in least.items()
         if told[kind] or first[0].what != SEND_RECV
     ] or [(frozenset().union(*(track.members for track in group)), group)]
-    suspects: frozenset[Process] = frozenset().union(*(members for members, _ in sets))
-    for members, _ in sorted(sets, key=lambda item: (len(item[0]), sorted(item[0]))):
-        suspects = suspects & members or suspects
+    # Where they contradict each other, the edge that is behind has both ends: one of them goes on elsewhere.
+    edges = [members for members, first in sets if first[0].what == SEND_RECV]
+    suspects: frozenset[Process] = (
+        frozenset.intersection(*(members for members, _ in sets))
+        or (edges and frozenset.intersection(*edges))
+        or frozenset().union(*(members for members, _ in sets))
+    )
     first = [track for _, first in sets for track in first if track.members & suspects]
     return tuple([track for track in first if track.members <= suspects] or first), suspects
 

@@ -137,9 +137,11 @@ def test_a_log_without_its_end_is_left_aside_unless_the_whole_job_was_cut_off() 
     def early(*processes: Process, long: bool = False) -> dict[Process, EarlyEnd]:
         return {process: EarlyEnd({1: 3}, long, None) for process in processes}
 
-    assert without_end(early(("a", 1)), everyone) == {("a", 1)}
-    assert without_end(early(*everyone[:4]), everyone) == set(everyone[:4])
-    # Two hosts lack a little at the end: they were killed before they wrote.
-    assert without_end(early(("a", 1), ("b", 1)), everyone) == set()
-    assert without_end(early(("a", 1), ("b", 1), long=True), everyone) == {("a", 1), ("b", 1)}
-    assert without_end(early(*everyone), everyone) == set()
+    two = (("a", 1), ("b", 1))
+    assert without_end(early(("a", 1)), frozenset(), everyone) == {("a", 1)}
+    assert without_end(early(*everyone[:4]), frozenset(), everyone) == set(everyone[:4])
+    # Two hosts lack a little at the end: they were killed before they wrote, unless their files were cut.
+    assert without_end(early(*two), frozenset(), everyone) == set()
+    assert without_end(early(*two), frozenset(two), everyone) == set(two)
+    assert without_end(early(*two, long=True), frozenset(), everyone) == set(two)
+    assert without_end(early(*everyone), frozenset(), everyone) == set()
