@@ -8,7 +8,9 @@ _SAME_PASS_US = 20
 _SAME_PASS_SHARE = 0.01
 
 _ONE_SLOT = r"""
-WITH busiest AS (SELECT hostname, pid FROM processes WHERE hostname IS NOT NULL ORDER BY records DESC, hostname, pid LIMIT 1),
+WITH busiest AS (
+    SELECT hostname, pid FROM processes WHERE hostname IS NOT NULL ORDER BY records DESC, hostname, pid LIMIT 1
+),
 written AS (
     SELECT
         git_rev,
