@@ -130,6 +130,23 @@ class IntermittentLateness(SlowGpu):
         self.job.hiccup_us = (self.strength - 1) * self.job.workload.layer_us
 
 
+class HesitatingSteps(SlowGpu):
+    """One GPU is slow in every fifth step: a data loader that cannot keep up, clocks that drop now and then."""
+
+    name = "hesitating steps"
+
+    def begin(self) -> None:
+        """It begins step by step."""
+
+    def before_step(self, step: int) -> None:
+        """Be slow in every fifth step."""
+        super().before_step(step)
+        if step >= self.onset and step % 5 == 0:
+            self.job.slowdown[self.rank] *= self.strength
+        elif step > self.onset and step % 5 == 1:
+            self.job.slowdown[self.rank] /= self.strength
+
+
 class SlowComputeHost(Plant):
     """All GPUs of a host compute slowly: power or thermal capping."""
 

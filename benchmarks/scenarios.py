@@ -95,6 +95,7 @@ def _slow() -> list[Scenario]:
         *_at_strengths("slow-compute-host-16", faults.SlowComputeHost, (1.3,), GPUS_16_TP4),
         *_at_strengths("slow-compute-host-128", faults.SlowComputeHost, (1.3,), GPUS_128_TP8_PP4),
         *_at_strengths("intermittent", faults.IntermittentLateness, (1.3, 2, 4), GPUS_32_TP8_PP2),
+        *_at_strengths("hesitating-steps", faults.HesitatingSteps, (2, 4), GPUS_32_TP8_PP2),
         *_at_strengths("slow-nic-host", faults.SlowNicHost, (1.1, 1.3, 2, 4), GPUS_32_TP8_PP2),
         *_at_strengths("slow-nic-host-tp4", faults.SlowNicHost, (2,), GPUS_32_TP4_PP2),
         *_at_strengths("slow-nic-host-64", faults.SlowNicHost, (2,), GPUS_64_TP8_PP2),

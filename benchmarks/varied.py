@@ -15,9 +15,9 @@ MIB = 2**20
 _RECORDS = 90_000
 
 SLOW: tuple[type[Plant], ...] = (
-    faults.SlowGpu, faults.SlowComputeHost, faults.IntermittentLateness, faults.ComputeDecay, faults.LateWindow,
-    faults.SlowNicHost, faults.SlowNicProcess, faults.NicDecay, faults.SlowRail, faults.SlowNvlinkHost,
-    faults.FabricWindow, faults.SlowFabric,
+    faults.SlowGpu, faults.SlowComputeHost, faults.IntermittentLateness, faults.HesitatingSteps, faults.ComputeDecay,
+    faults.LateWindow, faults.SlowNicHost, faults.SlowNicProcess, faults.NicDecay, faults.SlowRail,
+    faults.SlowNvlinkHost, faults.FabricWindow, faults.SlowFabric,
 )  # fmt: skip
 HUNG: tuple[type[Plant], ...] = (
     faults.HangTensor, faults.HangData, faults.HangPipeline, faults.HangEmbedding, faults.HangWorld
@@ -95,7 +95,7 @@ def _job(name: str, random: np.random.Generator, plants: tuple[type[Plant], ...]
     chosen: list[tuple[type[Plant], float]] = []
     for _ in range(number):
         plant = _possible(shape, recording, plants)[int(random.integers(len(_possible(shape, recording, plants))))]
-        decays = plant in (faults.ComputeDecay, faults.NicDecay, faults.IntermittentLateness)
+        decays = plant in (faults.ComputeDecay, faults.NicDecay, faults.IntermittentLateness, faults.HesitatingSteps)
         strength = float(random.choice([1.6, 2, 4] if decays else [1.2, 1.3, 1.6, 2, 4]))
         chosen.append((plant, 0 if plant in (*STOPPED, *HUNG) else strength))
     return Scenario(

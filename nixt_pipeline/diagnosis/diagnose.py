@@ -10,6 +10,7 @@ from nixt_pipeline.diagnosis.coverage import capped, capture_findings, measure, 
 from nixt_pipeline.diagnosis.findings import Diagnosis, Finding, RunCoverage, Verdict, ranked
 from nixt_pipeline.diagnosis.hangs import find_hangs
 from nixt_pipeline.diagnosis.imbalance import find_imbalance, find_turns
+from nixt_pipeline.diagnosis.intermittent import find_hesitations
 from nixt_pipeline.diagnosis.late_findings import late_findings
 from nixt_pipeline.diagnosis.lateness import Late, find_late
 from nixt_pipeline.diagnosis.observations import Observations, observe
@@ -56,7 +57,9 @@ def _from_times(
     con: duckdb.DuckDBPyConnection, seen: Observations, coverage: RunCoverage, limits: Thresholds
 ) -> list[Finding]:
     slow = find_slow(seen, limits)
-    late = [entity for entity in find_late(seen, limits) if not _explained(entity, slow, seen)]
+    late = find_late(seen, limits)
+    late += find_hesitations(seen, late, limits)
+    late = [entity for entity in late if not _explained(entity, slow, seen)]
     if (coverage.capture_rate or 0) < _WHOLE_LOG:
         # What no collective confirms rests on times alone, and these on what happened to be recorded.
         late = [entity for entity in late if entity.last_share is not None]

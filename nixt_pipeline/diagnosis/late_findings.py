@@ -22,7 +22,8 @@ def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> l
         left = [other for other in left if other not in group]
         severity = severity_by_cost(first.typical_share, first.slowdown or 1.0, limits.p1_slowdown, limits)
         sure = _sure(seen, first, group) and _stands_apart(first, named, limits)
-        findings.append(_finding(seen, first, group, severity if sure else "P2"))
+        role = first.intermittent and _is_rank_zero(seen, first)
+        findings.append(_finding(seen, first, group, "info" if role else severity if sure else "P2"))
         named.append(first)
     return findings
 
@@ -31,6 +32,12 @@ def _stands_apart(first: Late, named: list[Late], limits: Thresholds) -> bool:
     """Whether it is no shadow of somebody worse at the same time, whose delays reach unequal numbers of recorded
     collectives: that takes as many collectives as any pattern does."""
     return first.waited_cells >= limits.min_diagnosed_cells or not any(_together(first, other) for other in named)
+
+
+def _is_rank_zero(seen: Observations, first: Late) -> bool:
+    """Whether it is the first process of each of its communicators: the one that writes checkpoints and logs."""
+    process, *more = first.processes
+    return not more and all(comm.members[0] == process for comm in seen.communicators if process in comm.members)
 
 
 def _together(one: Late, other: Late) -> bool:
@@ -102,16 +109,28 @@ def _finding(seen: Observations, first: Late, group: list[Late], severity: Sever
         effect=Effect(share, first.slowdown, first.lost_us / 1e6),
         evidence=(
             f"{everybody} stand still {share:.1%} of the time for {name}: {names[0] if len(names) > 1 else 'it'} spends"
-            f" {first.late_us / 1e3:.3g} ms less in communication than its peers in each of {first.window.length}"
-            f" stretches of the job ({first.window.marked} clearly; by chance p < {max(first.probability, 1e-12):.1g})."
-            f"{confirmation}{first.cause}{_victims(seen, first)}"
+            f" {first.late_us / 1e3:.3g} ms less in communication than its peers in {_when(first)} (by chance"
+            f" p < {max(first.probability, 1e-12):.1g}).{confirmation}{first.cause}{_victims(seen, first)}"
         ),
         counter_evidence=f"{doubt} Waiting for others and slow transfers are already taken out.{_unseen(seen, group)}",
         next_step=(
             f"Look at what {name} does between collectives: GPU clocks and throttling, data loader, CPU and memory"
-            " pressure, Python garbage collection. The network is not the suspect."
+            f" pressure, Python garbage collection. The network is not the suspect.{_role(seen, first)}"
         ),
     )
+
+
+def _role(seen: Observations, first: Late) -> str:
+    if first.intermittent and _is_rank_zero(seen, first):
+        return " It is rank 0: if it writes checkpoints or logs while all others wait, this is what they cost."
+    return ""
+
+
+def _when(first: Late) -> str:
+    length, marked = first.window.length, first.window.marked
+    if first.intermittent:
+        return f"{marked} of {length} stretches of the job, now and then"
+    return f"each of {length} stretches of the job, {marked} clearly"
 
 
 def _victims(seen: Observations, first: Late) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis.observations import Observations, Process
+from nixt_pipeline.diagnosis.observations import Communicator, Observations, Process
 from nixt_pipeline.diagnosis.windows import Marks, Noise, Window, chance, densest_window, noise_of
 from nixt_pipeline.settings import Thresholds
 
@@ -45,8 +45,9 @@ class Late:
     """An entity that is late by its own doing, before it is put into words.
 
     `cost_share`: of the time in its window; `typical_share`: in the middle block, which a checkpoint does not move.
-    `last_share`: of the waiting in its collectives, how much was for it; None where a later one hides it. `cause`: a
-    sentence about its CPU or GPU, where that was recorded.
+    `last_share`: of the waiting in its collectives, how much was for it; None where a later one hides it.
+    `intermittent`: late in the marked blocks of its window only. `cause`: a sentence about its CPU or GPU, where that
+    was recorded.
     """
 
     level: str
@@ -63,6 +64,7 @@ class Late:
     last_share: float | None
     waited_cells: int
     peers: int
+    intermittent: bool = False
     cause: str = ""
 
 
@@ -241,23 +243,29 @@ def _confirmed(
 
 
 def _waiting(seen: Observations, late: Late, others: list[Late]) -> tuple[Floats, Floats, int]:
-    """In the communicator in which most is waited for the entity, by block of its window: microseconds waited for it,
-    and for whomever; and how many collectives waited. What is waited for the others says nothing about it."""
+    """Where most is waited for the entity, by block of its window: microseconds waited for it, and for whomever; and in
+    how many collectives. What is waited for the others says nothing about it.
+
+    For a process, that is one communicator; for a host, all of one shape, for its processes are in one each.
+    """
     is_it, is_other = _waited_for(late), [_waited_for(other) for other in others]
-    shared = _shared(seen, late)
-    waiting: dict[int, Floats] = defaultdict(lambda: np.zeros((2, late.window.length)))
-    cells: dict[int, int] = defaultdict(int)
+    shared: dict[int, object] = {
+        comm.number: comm.number if late.level == "rank" else comm.shape for comm in _shared(seen, late)
+    }
+    waiting: dict[object, Floats] = defaultdict(lambda: np.zeros((2, late.window.length)))
+    cells: dict[object, int] = defaultdict(int)
     for arrival in seen.arrivals:
         if arrival.comm not in shared or not late.window.first <= arrival.block <= late.window.last:
             continue
-        own = is_it(arrival.process)
+        own, where = is_it(arrival.process), shared[arrival.comm]
         if own or not any(other(arrival.process) for other in is_other):
-            waiting[arrival.comm][:, arrival.block - late.window.first] += (own * arrival.waited_us, arrival.waited_us)
-            cells[arrival.comm] += arrival.cells
+            waiting[where][:, arrival.block - late.window.first] += (own * arrival.waited_us, arrival.waited_us)
+            cells[where] += arrival.cells
     if not waiting:
         return np.zeros(late.window.length), np.zeros(late.window.length), 0
-    most = max(waiting, key=lambda comm: (float(waiting[comm][0].sum()), -comm))
-    return waiting[most][0], waiting[most][1], cells[most]
+    most = max(waiting, key=lambda where: float(waiting[where][0].sum()))
+    waited_for_it, waited = waiting[most] / list(shared.values()).count(most)
+    return waited_for_it, waited, cells[most]
 
 
 def _hidden(late: Late, named: list[Late]) -> bool:
@@ -274,15 +282,15 @@ def _waited_for(late: Late) -> Callable[[Process], bool]:
     return lambda process: process in processes or (late.level == "host" and process[0] in hosts)
 
 
-def _shared(seen: Observations, late: Late) -> set[int]:
+def _shared(seen: Observations, late: Late) -> list[Communicator]:
     """The communicators in which the entity meets others of its stage, and of no other: among several stages, who
     waited for the one that is late comes last as well."""
     processes = set(late.processes)
     stage = next(stage for stage in seen.stages() if processes <= stage)
-    shared = set()
+    shared = []
     for comm in seen.communicators:
         inside = sum(member in processes for member in comm.members)
         told_apart = late.level == "rank" or len(comm.hosts) > 1
         if inside and inside < len(comm.members) and told_apart and stage.issuperset(comm.members):
-            shared.add(comm.number)
+            shared.append(comm)
     return shared

@@ -1,0 +1,76 @@
+"""Two hosts or four, two processes each; a block lasts one second, of which some blocks hold a hesitation."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from nixt_pipeline.diagnosis.intermittent import find_hesitations
+from nixt_pipeline.diagnosis.late_findings import late_findings
+from nixt_pipeline.diagnosis.lateness import find_late
+from nixt_pipeline.diagnosis.observations import Arrival, Observations, Process
+from nixt_pipeline.settings import Thresholds
+from nixt_pipeline_tests.diagnosis.examples import communicator, observations
+
+LIMITS = Thresholds()
+PROCESSES = tuple((host, number) for host in "abcd" for number in (1, 2))
+FIFTH = range(5, 40, 5)
+
+
+def hesitating(who: Sequence[Process], when: Sequence[int], late_us: float = 400_000.0) -> Observations:
+    """In the n-th block of `when`, all others wait for the n-th of `who`."""
+    waits = {process: [0.0] * 40 for process in PROCESSES}
+    arrivals = []
+    for process, block in zip(who, when, strict=True):
+        for other in PROCESSES:
+            waits[other][block] = 0.0 if other == process else late_us
+        arrivals.append(Arrival(0, block, process, 5, late_us))
+    return observations([communicator(0, *PROCESSES)], wait_us=waits, arrivals=arrivals, blocks=40)
+
+
+def test_one_that_hesitates_in_every_fifth_block_is_named_though_no_stretch_is_dense_with_it() -> None:
+    seen = hesitating([("b", 1)] * 7, FIFTH)
+    assert find_late(seen, LIMITS) == []
+    [late] = find_hesitations(seen, [], LIMITS)
+    assert (late.level, late.processes, late.intermittent) == ("rank", (("b", 1),), True)
+    # The next hesitation is not overdue at the end.
+    assert (late.window.first, late.window.last, late.window.marked) == (5, 39, 7)
+    # 0.4 s in 7 of the 35 seconds; it works for one second of each.
+    assert late.cost_share == pytest.approx(7 * 0.4 / 35)
+    # In the hesitating blocks its peers work for 0.6 s only, for they wait.
+    assert late.slowdown == pytest.approx(1 + 7 * 0.4 / (28 + 7 * 0.6))
+    assert late.late_us == pytest.approx(400_000)
+
+
+def test_it_has_ended_when_the_next_hesitation_is_long_overdue() -> None:
+    [late] = find_hesitations(hesitating([("b", 1)] * 5, range(3, 13, 2)), [], LIMITS)
+    assert (late.window.first, late.window.last) == (3, 11)
+
+
+def test_pauses_that_strike_one_after_the_other_name_nobody() -> None:
+    assert find_hesitations(hesitating(PROCESSES[:7], FIFTH), [], LIMITS) == []
+
+
+def test_hesitations_that_cost_little_are_not_told() -> None:
+    assert find_hesitations(hesitating([("b", 1)] * 3, [10, 20, 30], late_us=100_000.0), [], LIMITS) == []
+
+
+def test_who_is_late_all_the_time_is_not_told_twice() -> None:
+    seen = hesitating([("b", 1)] * 39, range(1, 40))
+    known = find_late(seen, LIMITS)
+    assert [late.processes for late in known] == [(("b", 1),)]
+    assert find_hesitations(seen, known, LIMITS) == []
+
+
+def test_a_hesitation_is_told_with_how_often_it_comes() -> None:
+    seen = hesitating([("b", 1)] * 7, FIFTH)
+    [finding] = late_findings(seen, find_hesitations(seen, [], LIMITS), LIMITS)
+    assert (finding.kind, finding.severity, finding.level) == ("late-arrival", "P2", "rank")
+    assert "400 ms less in communication than its peers in 7 of 35 stretches" in finding.evidence
+    assert finding.onset_us == 5_000_000
+
+
+def test_rank_zero_may_be_writing_checkpoints_and_raises_no_alarm() -> None:
+    seen = hesitating([("a", 1)] * 7, FIFTH)
+    [finding] = late_findings(seen, find_hesitations(seen, [], LIMITS), LIMITS)
+    assert finding.severity == "info"
+    assert "checkpoints" in finding.next_step
