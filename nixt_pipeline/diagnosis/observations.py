@@ -6,6 +6,7 @@ communicator is the n-th block of every other.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +57,11 @@ class Communicator:
         return frozenset(host for host, _ in self.members)
 
     @property
+    def shape(self) -> tuple[object, ...]:
+        """What communicators have in common that do the same for different processes."""
+        return self.n_ranks, self.nnodes, self.coll_type
+
+    @property
     def label(self) -> str:
         """For people: the name, or else the id."""
         return self.name or self.id
@@ -95,6 +101,7 @@ class Observations:
     """One launch of a run.
 
     `communicating`: microseconds in collectives, Send and Recv, waiting included, by process (row) and block (column).
+    `synchronised_bytes`: the largest collective of each communicator in which ranks wait for one another, by number.
     `matched_p2p`: pairs of Send and Recv, 0 when too few were recorded to know what waits for what.
     """
 
@@ -103,6 +110,7 @@ class Observations:
     communicators: tuple[Communicator, ...]
     blocks: int
     communicating: Floats
+    synchronised_bytes: Mapping[int, int]
     block_us: Floats
     block_end_us: tuple[int | None, ...]
     arrivals: tuple[Arrival, ...]
@@ -123,10 +131,9 @@ class Observations:
         them. Where the whole launch exchanges large messages, they are gradients, and all do the same.
         """
         if any(
-            transfer.path[0] == "collective"
-            and transfer.size_bytes >= self.large_message_bytes
-            and len(transfer.members) == len(self.processes)
-            for transfer in self.transfers
+            len(comm.members) == len(self.processes)
+            and self.synchronised_bytes.get(comm.number, 0) >= self.large_message_bytes
+            for comm in self.communicators
         ):
             return (frozenset(self.processes),)
         parent = {process: process for process in self.processes}
@@ -136,11 +143,8 @@ class Observations:
                 process = parent[process]
             return process
 
-        synchronising = {transfer.comm for transfer in self.transfers if transfer.path[0] == "collective"}
-        # Where records were lost, no transfer may be known of a communicator in which ranks wait for one another.
-        synchronising |= {arrival.comm for arrival in self.arrivals}
         for comm in self.communicators:
-            if comm.number in synchronising and len(comm.members) < len(self.processes):
+            if comm.number in self.synchronised_bytes and len(comm.members) < len(self.processes):
                 for member in comm.members[1:]:
                     parent[root(member)] = root(comm.members[0])
         groups: dict[Process, set[Process]] = defaultdict(set)
@@ -158,13 +162,14 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
     edges = p2p.point_to_point(con, incarnation, blocks)
     spent = [*_in_collectives(con, blocks), *(edges.spent if edges.complete else [])]
     communicating = _communicating(spent, len(processes), blocks)
-    last = {"floor_us": limits.late_floor_us, "share": limits.late_spread_share}
+    last = {"blocks": blocks, "floor_us": limits.late_floor_us, "share": limits.late_spread_share}
     return Observations(
         incarnation=incarnation,
         processes=processes,
         communicators=communicators,
         blocks=blocks,
         communicating=communicating,
+        synchronised_bytes=dict(con.sql(queries.SYNCHRONISED).fetchall()),
         # Write times of a plugin that writes once, at the end, say nothing: a block lasts at least as long as what half
         # of the processes did in it.
         block_us=np.maximum(_block_durations(con, blocks, launch), np.median(communicating, axis=0)),

@@ -174,12 +174,14 @@ ORDER BY ALL
 """
 
 # Who came last shows only if it was recorded, with somebody who waited: the collectives in which that is so stand for
-# those of their block that nobody can tell of.
+# those at their place that nobody can tell of, in their block and in those without any.
 LAST_ARRIVALS = """
 WITH waits AS (
     SELECT
         b.comm, b.block, b.last_writer, b.max_exec_time_us - b.min_exec_time_us AS waited_us, b.min_exec_time_us,
-        b.at_place / count(*) OVER (PARTITION BY b.comm, b.coll, b.block, b.place) * k.n_ranks / b.ranks_seen AS weight
+        b.at_place / count(*) OVER (PARTITION BY b.comm, b.coll, b.place, b.block)
+        * $blocks / count(DISTINCT b.block) OVER (PARTITION BY b.comm, b.coll, b.place)
+        * k.n_ranks / b.ranks_seen AS weight
     FROM blocked_cells AS b JOIN diagnosed_communicators AS k USING (comm)
     WHERE b.ranks_seen > 1
 )
@@ -188,6 +190,7 @@ FROM waits AS w
 JOIN diagnosed_processes AS p ON p.writer = w.last_writer
 WHERE w.waited_us > greatest($floor_us, $share * w.min_exec_time_us)
 GROUP BY w.comm, w.block, p.hostname, p.pid
+ORDER BY ALL
 """
 
 # Of incomplete collectives, the one that came last may be missing: then the shortest time has waiting in it. Losses at
@@ -205,6 +208,9 @@ GROUP BY comm, coll, coll_msg_size_bytes, block
 HAVING bool_or(complete) OR count(*) FILTER (ranks_seen > 1 AND k.comm_name IS NOT NULL) >= $least
 ORDER BY ALL
 """
+
+# Records may be lost, but what a communicator is for shows in any.
+SYNCHRONISED = "SELECT comm, max(coll_msg_size_bytes) FROM blocked_cells GROUP BY comm"
 
 BLOCK_ENDS = "SELECT comm, block, max(last_dump_us) AS until_us FROM blocked_cells GROUP BY ALL ORDER BY ALL"
 

@@ -51,6 +51,10 @@ def observations(
         communicators=tuple(communicators),
         blocks=blocks,
         communicating=matrix(wait_us) + matrix(transfer_us),
+        synchronised_bytes={
+            **{entry.comm: 1 for entry in arrivals},
+            **{entry.comm: entry.size_bytes for entry in transfers if entry.path[0] == "collective"},
+        },
         block_us=np.full(blocks, SECOND_US),
         block_end_us=tuple(int((block + 1) * SECOND_US) for block in range(blocks)),
         arrivals=tuple(arrivals),
