@@ -48,12 +48,14 @@ def find_hangs(
         _without_counterpart(seen, edge)
         for edge in seen.edges
         if edge.lossless
-        and abs(edge.sent - edge.received) >= limits.unmatched_p2p
+        and edge.sent - edge.received >= limits.unmatched_p2p
         and not {edge.source, edge.target} & recorded.early.keys()
     ]
     numbers = con.sql("SELECT communicator, comm FROM diagnosed_communicators").fetchall()
     numbered = {communicator: seen.communicators[comm] for communicator, comm in numbers}
     ignored = without_end(recorded.early, recorded.cut, seen.processes)
+    # What was received had been sent: the log of the sender ends early.
+    ignored |= {edge.source for edge in seen.edges if edge.lossless and edge.received > edge.sent}
     series = series_of(recorded.frontier, numbered, ignored, recorded.one_slot)
     if not series or not ended_together(series):
         return findings

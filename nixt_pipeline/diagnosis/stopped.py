@@ -143,7 +143,7 @@ def stages(series: Iterable[Series], processes: Sequence[Process]) -> dict[Proce
 
 
 def tracks_of(
-    series: Iterable[Series],
+    series: Sequence[Series],
     edges: Iterable[Edge],
     comms: Sequence[Communicator],
     stage: Mapping[Process, int],
@@ -175,7 +175,32 @@ def tracks_of(
             alone = (SEND_RECV, comm.number)
             tracks.append(Track(comm, SEND_RECV, frozenset(comm.members), 0, 1.0, alone, alone))
     sizes = Counter(track.family for track in tracks)
-    return [track if sizes[track.family] > 1 else replace(track, family=track.kind) for track in tracks]
+    tracks = [track if sizes[track.family] > 1 else replace(track, family=track.kind) for track in tracks]
+    return _with_slots(tracks, series)
+
+
+def _with_slots(tracks: Sequence[Track], series: Sequence[Series]) -> list[Track]:
+    """The same with what the last operation in the slot of a communicator says of its other functions.
+
+    When its alike ended with another function, and got as far as it in the one that it ended with, it lacks at least
+    the operation that they ended with: it would otherwise be in its slot.
+    """
+    ends = {item.comm.number: (item.coll, item.furthest) for item in series if item.one_slot and item.final}
+    reached = {(track.comm.number, track.what): track.reached for track in tracks}
+    by_family: dict[tuple[Hashable, ...], list[int]] = defaultdict(list)
+    for track in tracks:
+        if track.comm.number in ends:
+            by_family[track.family].append(track.comm.number)
+    told = []
+    for track in tracks:
+        own, alike = ends.get(track.comm.number), by_family[track.family]
+        ended = [number for number in alike if ends[number][0] == track.what]
+        if own and own[0] != track.what and len(ended) * 2 > len(alike):
+            last = min(ends[number][1] for number in ended)
+            if all(reached.get((number, own[0]), -1) >= own[1] for number in ended):
+                track = replace(track, reached=min(track.reached, last - 1), hidden=0.0)
+        told.append(track)
+    return told
 
 
 def ended_together(series: Iterable[Series]) -> bool:

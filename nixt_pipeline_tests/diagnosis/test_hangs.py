@@ -122,13 +122,20 @@ def test_an_edge_that_may_have_lost_its_last_record_is_no_suspect() -> None:
 
 
 def test_the_newest_operation_stays_in_the_slot_of_an_old_plugin() -> None:
-    def slot(number: int, last: int, final: bool) -> Series:
+    def slot(number: int, last: int, final: bool, coll: str = "AllGather") -> Series:
         members = {("a", number): last, ("b", number): last}
-        return Series(communicator(number, *members), "AllGather", members, 0.6, one_slot=True, final=final)
+        return Series(communicator(number, *members), coll, members, 0.6, one_slot=True, final=final)
 
     assert stopped([slot(1, 152, True), slot(2, 151, False), slot(3, 149, True)]) == [({3}, {("a", 3), ("b", 3)})]
     # Something else was recorded after it: more of the same may have been overwritten.
     assert stopped([slot(1, 152, True), slot(2, 151, False), slot(3, 149, False)]) == []
+    # Others were overwritten by the AllGather that follows: it would be in the slot of the third one as well.
+    ended = [slot(n, 152, n < 3) for n in (1, 2, 3)]
+    assert stopped([*ended, *(slot(n, 152, n == 3, "ReduceScatter") for n in (1, 2, 3))]) == [
+        ({3}, {("a", 3), ("b", 3)})
+    ]
+    # The third one went on to the next step, where the others have not been seen yet.
+    assert stopped([*ended, *(slot(n, 152 + (n == 3), n == 3, "ReduceScatter") for n in (1, 2, 3))]) == []
 
 
 def test_a_log_without_its_end_is_left_aside_unless_the_whole_job_was_cut_off() -> None:
