@@ -151,7 +151,14 @@ def _suspects(seen: Observations, candidates: list[_Candidate], entities: int, l
     found: list[Late] = []
     rest = sorted(candidates, key=lambda candidate: -candidate.beyond(gate))
     noise = noise_of(
-        [(candidate.values / seen.block_us, densest_window(candidate.marks(seen, limits))) for candidate in candidates]
+        # Who spends clearly more on communication than others for a while has changed as well.
+        [
+            (
+                candidate.values / seen.block_us,
+                densest_window(candidate.marks(seen, limits) | (candidate.values < -gate)),
+            )
+            for candidate in candidates
+        ]
     )
     while rest:
         latest, *rest = rest

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from nixt_pipeline.diagnosis import point_to_point as p2p
 from nixt_pipeline.diagnosis import queries
-from nixt_pipeline.diagnosis.sampled import filled, numbered, typical_times
+from nixt_pipeline.diagnosis.sampled import filled, like_others, numbered, typical_times
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Columns = dict[str, NDArray[Any]]
 Process = p2p.Process
 Edge = p2p.Edge
 
@@ -161,7 +163,9 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
     processes = tuple(con.sql("SELECT hostname, pid FROM diagnosed_processes ORDER BY process").fetchall())
     edges = p2p.point_to_point(con, incarnation, blocks)
     spent = [*_in_collectives(con, blocks), *(edges.spent if edges.complete else [])]
-    communicating = _communicating(spent, len(processes), blocks)
+    [(lossy,)] = con.sql("SELECT coalesce(bool_or(NOT whole), false) FROM blocks").fetchall()
+    members = con.sql(queries.MEMBER_SERIES, params=launch).fetchnumpy() if lossy else None
+    communicating = _communicating(spent, members, len(processes), blocks)
     last = {"blocks": blocks, "floor_us": limits.late_floor_us, "share": limits.late_spread_share}
     return Observations(
         incarnation=incarnation,
@@ -214,21 +218,38 @@ def _communicators(con: duckdb.DuckDBPyConnection, launch: dict[str, Any]) -> tu
     )
 
 
-def _communicating(spent: list[dict[str, NDArray[Any]]], processes: int, blocks: int) -> Floats:
-    """Sums by process and block. A block of a series in which a process has no record is filled from other blocks,
-    lest what was not recorded looks like time spent elsewhere."""
+def _communicating(spent: list[Columns], members: Columns | None, processes: int, blocks: int) -> Floats:
+    """Sums by process and block. A block of a series in which a process has no record is filled from other blocks, and
+    a series in which it has none at all (of `members`, which lists them) like those of others, lest what was not
+    recorded looks like time spent elsewhere."""
     series, process, block, time = (
         np.concatenate([part[name] for part in spent]) for name in ("series", "process", "block", "time_us")
     )
     rows, row = numbered(series, process)
     by_series = np.full((rows.shape[1], blocks), np.nan)
     by_series[row, block] = time
+    by_series = filled(by_series)
     result = np.zeros((processes, blocks))
-    np.add.at(result, rows[1], filled(by_series))
+    np.add.at(result, rows[1], by_series)
+    if members is not None:
+        np.add.at(result, *_never_recorded(rows, by_series, members))
     return result
 
 
-def _in_collectives(con: duckdb.DuckDBPyConnection, blocks: int) -> list[dict[str, NDArray[Any]]]:
+def _never_recorded(rows: Ints, by_series: Floats, members: Columns) -> tuple[Ints, Floats]:
+    """The processes and the times, by block, of what is in `members` and not in the `rows` (series and process)."""
+    expected = np.stack([members["series"].astype(np.int64), members["process"]])
+    _, number = numbered(*np.concatenate([rows, expected], axis=1))
+    row_of = np.full(number.max(initial=0) + 1, -1)
+    row_of[number[: rows.shape[1]]] = np.arange(rows.shape[1])
+    row = row_of[number[rows.shape[1] :]]
+    absent = row < 0
+    times = np.where(absent[:, None], np.nan, by_series[row])
+    keys = (members[key].astype(np.int64) for key in ("beside", "alike", "series"))
+    return expected[1, absent], like_others(times, *keys)[absent]
+
+
+def _in_collectives(con: duckdb.DuckDBPyConnection, blocks: int) -> list[Columns]:
     """What each process spent in collectives: sums where they are complete, fitted where they are not."""
     con.execute(queries.LEFT_OUT, {"sync": list(SYNC_COLLECTIVES)})
     spent = con.sql(queries.OCCUPATION, params={"blocks": blocks}).fetchnumpy()

@@ -51,7 +51,8 @@ WITH own AS (
 ),
 long AS (
     SELECT
-        comm, coll, cells, nothing_missing,
+        comm, coll, n_ranks, nnodes, cells,
+        bool_and(nothing_missing) OVER (PARTITION BY n_ranks, nnodes, coll) AS nothing_missing,
         CASE WHEN cells * 2 >= hi - lo + 1 THEN lo ELSE family_lo END::DOUBLE AS lo,
         CASE WHEN cells * 2 >= hi - lo + 1 THEN hi ELSE family_hi END::DOUBLE AS hi
     FROM own
@@ -74,8 +75,7 @@ RECORDED_SHARE = """
 SELECT coalesce(sum(u.ranks_seen) / sum(s.expected), 1)
 FROM (SELECT comm, coll, sum(ranks_seen) AS ranks_seen FROM usable_cells GROUP BY comm, coll) AS u
 JOIN (
-    SELECT comm, coll, (hi - lo + 1) * n_ranks AS expected
-    FROM series JOIN diagnosed_communicators USING (comm)
+    SELECT comm, coll, (hi - lo + 1) * n_ranks AS expected FROM series
 ) AS s USING (comm, coll)
 """
 
@@ -90,13 +90,14 @@ CREATE OR REPLACE TEMP TABLE blocks AS
 WITH counted AS (
     SELECT
         comm, coll, {_BLOCK} AS block, {_PLACE} AS place, (s.hi - s.lo + 1) / $blocks AS in_block,
-        count(*) AS cells, count(*) FILTER (complete) AS complete
+        s.n_ranks, s.nnodes, s.places, count(*) AS cells, count(*) FILTER (complete) AS complete
     FROM usable_cells JOIN series AS s USING (comm, coll)
-    GROUP BY comm, coll, block, place, in_block
+    GROUP BY comm, coll, block, place, in_block, s.n_ranks, s.nnodes, s.places
 ),
 judged AS (
     SELECT
-        * EXCLUDE (in_block), in_block / count(DISTINCT place) OVER (PARTITION BY comm, coll) AS at_place,
+        * EXCLUDE (in_block, n_ranks, nnodes, places),
+        in_block / count(DISTINCT place) OVER (PARTITION BY n_ranks, nnodes, coll, places) AS at_place,
         sum(complete) OVER of_block * 2 >= sum(cells) OVER of_block AND min(complete) OVER of_block > 0 AS whole,
         greatest($most // count(*) OVER of_block, 1) AS most
     FROM counted
@@ -157,6 +158,28 @@ SELECT hash(t.comm, t.coll, t.place) AS series, p.process, t.block, b.weight * t
 FROM sums AS t
 JOIN blocks AS b ON b.whole AND b.comm = t.comm AND b.coll = t.coll AND b.block = t.block AND b.place = t.place
 JOIN diagnosed_processes AS p ON p.writer = t.writer
+"""
+
+# What each process must have spent something in, recorded or not: all places of the series of its communicators. Where
+# it has no record at all, it spent what others did on its host: in the same series (`beside` it), or in one `alike`.
+MEMBER_SERIES = """
+WITH places AS (
+    SELECT DISTINCT s.n_ranks, s.nnodes, s.coll, s.places, b.place
+    FROM blocks AS b JOIN series AS s USING (comm, coll)
+)
+SELECT
+    hash(s.comm, s.coll, f.place) AS series, p.process, hash(s.comm, s.coll, f.place, p.hostname) AS beside,
+    hash(s.n_ranks, s.nnodes, s.coll, s.places, f.place, p.hostname) AS alike
+FROM series AS s
+JOIN places AS f ON f.n_ranks = s.n_ranks AND f.nnodes IS NOT DISTINCT FROM s.nnodes AND f.coll = s.coll
+    AND f.places = s.places
+JOIN diagnosed_communicators AS k ON k.comm = s.comm
+JOIN membership AS m
+    ON k.id IS NOT DISTINCT FROM m.id AND k.comm_name IS NOT DISTINCT FROM m.comm_name
+    AND k.n_ranks = m.n_ranks AND k.nnodes IS NOT DISTINCT FROM m.nnodes
+JOIN diagnosed_processes AS p ON p.hostname = m.hostname AND p.pid = m.pid
+WHERE m.incarnation = $incarnation
+ORDER BY ALL
 """
 
 # The single records of the other blocks.

@@ -80,3 +80,19 @@ def _most_alike(values: Floats, column: np.intp) -> Ints:
     known = (~np.isnan(differences)).sum(axis=0)
     mean = np.where(known > 0, np.nansum(differences, axis=0) / np.maximum(known, 1), np.inf)
     return np.lexsort((np.abs(np.arange(values.shape[1]) - column), mean))
+
+
+def like_others(values: Floats, *keys: Ints) -> Floats:
+    """Rows without any value (NaN) become the mean of the others that share their first key, or else the second one,
+    and so on; zero where nobody does."""
+    result = np.nan_to_num(values)
+    missing = np.isnan(values).all(axis=1)
+    known = np.flatnonzero(~missing)
+    for key in keys:
+        groups, group = np.unique(key, return_inverse=True)
+        members, sums = np.bincount(group[known], minlength=len(groups)), np.zeros((len(groups), values.shape[1]))
+        np.add.at(sums, group[known], values[known])
+        here = np.flatnonzero(missing & (members[group] > 0))
+        result[here] = sums[group[here]] / members[group[here], None]
+        missing = missing & (members[group] == 0)
+    return result

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nixt_pipeline.diagnosis.sampled import filled, numbered, typical_times
+from nixt_pipeline.diagnosis.sampled import filled, like_others, numbered, typical_times
 
 
 def test_members_are_compared_within_the_cells_that_both_recorded() -> None:
@@ -43,3 +43,12 @@ def test_rows_are_numbered_in_the_order_of_their_values() -> None:
     assert number.tolist() == [2, 1, 2, 0]
     nothing = np.array([], np.int64)
     assert numbered(nothing, nothing)[0].shape == (2, 0)
+
+
+def test_a_row_without_any_value_is_like_those_that_share_its_first_known_key() -> None:
+    gap = float("nan")
+    values = np.array([[1.0, 2], [3, 4], [gap, gap], [10, 20], [gap, gap], [gap, gap]])
+    beside, alike = np.array([5, 5, 5, 6, 7, 8]), np.array([1, 1, 1, 2, 2, 3])
+    filled_in = like_others(values, beside, alike)
+    # The third like the two before it, the fifth like the fourth; nobody is like the last one.
+    assert filled_in.tolist() == [[1, 2], [3, 4], [2, 3], [10, 20], [10, 20], [0, 0]]
