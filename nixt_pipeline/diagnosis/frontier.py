@@ -19,7 +19,7 @@ CREATE OR REPLACE TEMP TABLE frontier AS
 SELECT
     hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, hostname, pid,
     max(coll_sn)::BIGINT AS last_sn, min(coll_sn)::BIGINT AS first_sn, count(*) AS records,
-    max(dump_timestamp_us) AS last_us
+    max(dump_timestamp_us) AS last_us, min(dump_timestamp_us) AS first_us
 FROM stored_events
 WHERE kind = 'collective' AND coll IN (SELECT unnest($waiting)) AND coll_sn < 4611686018427387904
     AND n_ranks > 1 AND hostname IS NOT NULL AND pid IS NOT NULL
@@ -38,7 +38,8 @@ _REGULAR = 20
 @dataclass(frozen=True)
 class Reach:
     """What one process recorded of one series, a collective function of one communicator (by the hash of its
-    identity): its first and last sequence number, how many records it has, and when the last one was written."""
+    identity): its first and last sequence number, how many records it has, and when the last and the first one were
+    written."""
 
     communicator: int
     coll: str
@@ -47,6 +48,7 @@ class Reach:
     first: int
     records: int
     last_us: int | None
+    first_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ def read_frontier(con: duckdb.DuckDBPyConnection) -> list[Reach]:
     """The reach of every process of the run behind `con`, also left there as the temporary table `frontier`."""
     con.execute(_FRONTIER, {"waiting": list(WAITING_COLLECTIVES)})
     rows = con.sql(
-        "SELECT communicator, coll, hostname, pid, last_sn, first_sn, records, last_us FROM frontier ORDER BY ALL"
+        "SELECT communicator, coll, hostname, pid, last_sn, first_sn, records, last_us, first_us FROM frontier"
+        " ORDER BY ALL"
     ).fetchall()
     return [Reach(comm, coll, (host, pid), *numbers) for comm, coll, host, pid, *numbers in rows]
 

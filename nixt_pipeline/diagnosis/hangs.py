@@ -13,7 +13,9 @@ import duckdb
 from nixt_pipeline.diagnosis.coverage import Recorded
 from nixt_pipeline.diagnosis.findings import Finding
 from nixt_pipeline.diagnosis.observations import Edge, Observations
+from nixt_pipeline.diagnosis.recording import records_per_pass
 from nixt_pipeline.diagnosis.stopped import (
+    Series,
     Stop,
     Track,
     ended_together,
@@ -23,8 +25,12 @@ from nixt_pipeline.diagnosis.stopped import (
     tracks_of,
     without_end,
 )
+from nixt_pipeline.diagnosis.unfinished import unfinished
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
+
+# So many records of a process wait to be written, and not all processes are between two passes at the same moment.
+_PENDING_RECORDS = 3
 
 _MISMATCHES = """
 SELECT k.comm, c.coll, count(*) AS cells, min(c.coll_sn) AS first_sn, min(c.first_dump_us) AS first_dump_us
@@ -60,7 +66,12 @@ def find_hangs(
     if not series or not ended_together(series):
         return findings
     tracks = tracks_of(series, seen.edges, seen.communicators, stages(series, seen.processes), ignored)
-    return findings + [_hang(seen, stop, tracks) for stop in stopped_first(tracks)]
+    stops = stopped_first(tracks)
+    pending = None if stops else unfinished(series, recorded.frontier, len(seen.processes))
+    # A job that is killed loses what it had not written yet, at each process something else.
+    if pending and records_per_pass(con) >= _PENDING_RECORDS:
+        return [*findings, _never_completed(seen, pending)]
+    return findings + [_hang(seen, stop, tracks) for stop in stops]
 
 
 def _hang(seen: Observations, stop: Stop, tracks: Sequence[Track]) -> Finding:
@@ -94,6 +105,28 @@ def _hang(seen: Observations, stop: Stop, tracks: Sequence[Track]) -> Finding:
         next_step=(
             f"Get stacks (py-spy, gdb) of the {len(suspects)} processes on {', '.join(hosts)}: the one that is not"
             " inside the operation is it. Then kernel log and GPU errors (Xid) of that host."
+        ),
+    )
+
+
+def _never_completed(seen: Observations, item: Series) -> Finding:
+    return Finding(
+        kind="hang",
+        severity="P1",
+        level="communicator",
+        hosts=tuple(sorted(item.comm.hosts)),
+        processes=tuple(f"{host}-pid{pid}" for host, pid in sorted(item.comm.members)),
+        communicators=(item.comm.id,),
+        ambiguous=True,
+        onset_us=_last_time(seen),
+        evidence=(
+            f"The log ends before {item.coll} {item.furthest + 1} of {item.comm.label}: what comes before it in a step"
+            f" was completed once more, on all {len(item.comm.members)} processes, and nothing that comes after it."
+        ),
+        counter_evidence="A job whose last step is meant to end without it would look the same.",
+        next_step=(
+            "If the job did not end by itself, get stacks (py-spy, gdb) of all processes: the one that is not inside"
+            " this collective is it."
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Whether the plugin remembered one operation of a communicator or many: what its losses look like depends on it."""
+"""How the plugin remembered and wrote: what its losses look like, and what the end of its logs says."""
 
 import duckdb
 
@@ -6,24 +6,33 @@ import duckdb
 # pass of the dump thread, which writes its records within some microseconds, has one record of a communicator at most.
 _SAME_PASS_US = 20
 _SAME_PASS_SHARE = 0.01
+# Passes are at least so far apart (the shortest interval in the plugin's documentation is 500 us).
+_PASS_US = 400
 
-_ONE_SLOT = r"""
-WITH busiest AS (
-    SELECT hostname, pid FROM processes WHERE hostname IS NOT NULL ORDER BY records DESC, hostname, pid LIMIT 1
-),
-written AS (
+_BUSIEST = "SELECT hostname, pid FROM processes WHERE hostname IS NOT NULL ORDER BY records DESC, hostname, pid LIMIT 1"
+
+_ONE_SLOT = rf"""
+WITH written AS (
     SELECT
         git_rev,
         dump_timestamp_us - lag(dump_timestamp_us) OVER (PARTITION BY id ORDER BY dump_timestamp_us) AS after_us
-    FROM stored_events SEMI JOIN busiest USING (hostname, pid)
+    FROM stored_events SEMI JOIN ({_BUSIEST}) USING (hostname, pid)
     WHERE kind = 'collective'
 )
 SELECT
     count(*) FILTER (after_us <= $same_pass) <= $share * count(*)
-    AND NOT coalesce(bool_or(regexp_matches(git_rev, '\b2\.(2[0-7]|[3-9]\d)\b')), false)
+    AND NOT coalesce(bool_or(regexp_matches(git_rev, '(^|[^0-9.])2\.[3-9]\d')), false)
     AND NOT EXISTS (FROM kernel_times WHERE kind = 'p2p')
     AND NOT EXISTS (FROM communicators WHERE comm_name IS NOT NULL)
 FROM written
+"""
+
+_PER_PASS = f"""
+SELECT count(*) / greatest(count(*) FILTER (after_us > $pass), 1)
+FROM (
+    SELECT dump_timestamp_us - lag(dump_timestamp_us) OVER (ORDER BY dump_timestamp_us) AS after_us
+    FROM stored_events SEMI JOIN ({_BUSIEST}) USING (hostname, pid)
+)
 """
 
 
@@ -32,3 +41,9 @@ def has_one_slot(con: duckdb.DuckDBPyConnection) -> bool:
     operation of each communicator only."""
     [(one_slot,)] = con.sql(_ONE_SLOT, params={"same_pass": _SAME_PASS_US, "share": _SAME_PASS_SHARE}).fetchall()
     return bool(one_slot)
+
+
+def records_per_pass(con: duckdb.DuckDBPyConnection) -> float:
+    """How many records a process writes at once: as many are lost when it is killed, at each at another moment."""
+    [(records,)] = con.sql(_PER_PASS, params={"pass": _PASS_US}).fetchall()
+    return float(records)

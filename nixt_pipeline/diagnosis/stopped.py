@@ -41,6 +41,7 @@ class Series:
     lost: float
     one_slot: bool = False
     final: bool = True
+    communicator: int = 0  # the hash of its identity
 
     @property
     def furthest(self) -> int:
@@ -119,8 +120,9 @@ def series_of(
         numbers = sum(reach.last - first + 1 for reach in members)
         lost = max(0.0, 1 - sum(reach.records for reach in members) / numbers)
         last = {reach.process: reach.last for reach in members}
-        final = newest[members[0].communicator] == coll
-        found.append(Series(comms[number], coll, last, lost, one_slot, final))
+        communicator = members[0].communicator
+        final = newest[communicator] == coll
+        found.append(Series(comms[number], coll, last, lost, one_slot, final, communicator))
     return found
 
 
@@ -169,6 +171,9 @@ def tracks_of(
                 tracks.append(Track(comm, SEND_RECV, ends, reached, max(0.0, 1 - recorded), kind, kind))
         else:
             tracks.append(Track(comm, SEND_RECV, ends, edge.operations, edge.lost, kind, kind))
+    tracks = _apart([track for track in tracks if track.what != SEND_RECV]) + [
+        track for track in tracks if track.what == SEND_RECV
+    ]
     known = {track.comm.number for track in tracks}
     for comm in comms:  # where Send and Recv cannot be counted, it is known at least who may wait for whom
         if comm.number not in known:
@@ -177,6 +182,21 @@ def tracks_of(
     sizes = Counter(track.family for track in tracks)
     tracks = [track if sizes[track.family] > 1 else replace(track, family=track.kind) for track in tracks]
     return _with_slots(tracks, series)
+
+
+def _apart(tracks: Iterable[Track]) -> list[Track]:
+    """The same with families that share no process: of two alike communicators of one process, which without names look
+    the same, one does something else. Those that do the same got about equally far."""
+    layers: dict[tuple[Hashable, ...], list[set[Process]]] = defaultdict(list)
+    told = []
+    for track in sorted(tracks, key=lambda track: (-track.reached, track.comm.number, track.what)):
+        taken = layers[track.kind]
+        layer = next((n for n, members in enumerate(taken) if not members & track.members), len(taken))
+        if layer == len(taken):
+            taken.append(set())
+        taken[layer] |= track.members
+        told.append(replace(track, family=(*track.family, layer), kind=(*track.kind, layer)))
+    return told
 
 
 def _with_slots(tracks: Sequence[Track], series: Sequence[Series]) -> list[Track]:
@@ -242,8 +262,9 @@ def _joined(stopped: Iterable[Track], edges: Sequence[Track]) -> list[list[Track
     parts: list[tuple[set[Process], list[Track]]] = []
     stopped = list(stopped)
     members: set[Process] = set().union(*(track.members for track in stopped))
-    links = [edge for edge in edges if edge.members & members]
-    for track in [*stopped, *(edge for edge in links if edge not in stopped)]:
+    known = {(track.family, track.carrier) for track in stopped}
+    links = [edge for edge in edges if edge.members & members and (edge.family, edge.carrier) not in known]
+    for track in [*stopped, *links]:
         touching = [part for part in parts if part[0] & track.members]
         processes = set(track.members).union(*(part[0] for part in touching))
         merged = [track, *(other for part in touching for other in part[1])]

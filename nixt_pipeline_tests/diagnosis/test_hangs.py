@@ -51,6 +51,15 @@ def test_functions_are_compared_with_themselves_only() -> None:
     assert stopped([pair(1, 152), pair(1, 149, "AllGather"), pair(2, 152), pair(2, 149, "AllGather")]) == []
 
 
+def test_two_communicators_of_one_process_do_not_do_the_same() -> None:
+    members = {("a", 1): 0, ("a", 2): 0, ("b", 1): 0, ("b", 2): 0}
+    assert stopped([series(1, dict.fromkeys(members, 120)), series(2, dict.fromkeys(members, 40))]) == []
+    # Without names, experts and gradients look alike. One of the gradients' three stopped.
+    experts = [series(n, {("a", 2 * n): 120, ("a", 2 * n + 1): 120}) for n in (1, 2, 3)]
+    gradients = [series(3 + n, {("a", 1 + n): last, ("a", 1 + n + 3): last}) for n, last in ((1, 40), (2, 40), (3, 39))]
+    assert stopped([*experts, *gradients]) == [({6}, {("a", 4), ("a", 7)})]
+
+
 def test_a_log_that_ends_unevenly_lost_its_tail_and_proves_nothing() -> None:
     assert not ended_together([pair(1, 152), series(3, {("a", 3): 149, ("b", 3): 151})])
     assert ended_together([pair(1, 152), pair(3, 149)])
