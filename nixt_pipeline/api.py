@@ -25,8 +25,9 @@ from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import catalog, ingest, layout
 from nixt_pipeline.store.accounts import IngestSummary
 from nixt_pipeline.store.dropped import dropped
-from nixt_pipeline.store.fan_out import Progress
+from nixt_pipeline.store.fan_out import IngestError, Progress
 from nixt_pipeline.store.files import write_text
+from nixt_pipeline.store.identity import run_of
 from nixt_pipeline.store.manifest import Manifest, read_manifest
 from nixt_pipeline.store.run_catalog import current_run_catalog
 
@@ -46,9 +47,10 @@ def ingest_run(
 ) -> IngestSummary:
     """Ingest a dump directory; files that have not changed since the last time are not read again.
 
-    `run` names the run (made safe if need be), by default after the directory. Raises `IngestError`.
+    `run` names the run (made safe if need be), by default after the directory; one that has no file in common with the
+    stored run of that name gets a name of its own. Raises `IngestError`.
     """
-    return ingest.ingest(directory, run_id(run) if run else run_name(directory, settings), settings, progress)
+    return ingest.ingest(directory, _run_in(directory, run, settings), settings, progress)
 
 
 def decode_share(directory: Path, settings: Settings, share: int, shares: int, run: str | None = None) -> int:
@@ -57,9 +59,23 @@ def decode_share(directory: Path, settings: Settings, share: int, shares: int, r
 
     Machines that see the same directories can do so at the same time. Raises `IngestError`.
     """
-    name = run_id(run) if run else run_name(directory, settings)
+    name = _run_in(directory, run, settings)
     ingest.take_inventory(directory, name, settings)
     return ingest.decode_share(name, settings, share, shares)
+
+
+def _run_in(directory: Path, run: str | None, settings: Settings) -> str:
+    """The id as which `directory` is ingested. Below the landing directory its path alone decides, as for the sensor:
+    a partition is named before anybody looks at its files."""
+    if run:
+        return run_id(run)
+    name = run_name(directory, settings)
+    if directory.resolve().is_relative_to(settings.landing_dir.resolve()):
+        return name
+    try:
+        return run_of(directory, name, settings)
+    except OSError as error:
+        raise IngestError(f"cannot list {directory}: {error.strerror or error}") from error
 
 
 def analyse_run(run: str, settings: Settings, progress: StepProgress | None = None) -> None:

@@ -203,12 +203,22 @@ def grew(path: Path, size_bytes: int, fingerprint: str) -> bool:
 
     Not when there are objects over several lines, within one of which it may have ended.
     """
+    head, tail = _ends(path, size_bytes)
+    whole_lines = tail.endswith(b"\n") and not _OPENING_LINE.search(tail)
+    return whole_lines and _fingerprint(head, tail, size_bytes) == fingerprint
+
+
+def begins_with(path: Path, size_bytes: int, fingerprint: str) -> bool:
+    """Whether the file at `path` begins with the one that had this size and fingerprint."""
+    return _fingerprint(*_ends(path, size_bytes), size_bytes) == fingerprint
+
+
+def _ends(path: Path, size_bytes: int) -> tuple[bytes, bytes]:
+    """What begins and ends the first `size_bytes` of a file."""
     with path.open("rb") as file:
         head = file.read(min(_END_BYTES, size_bytes))
         file.seek(max(0, size_bytes - _END_BYTES))
-        tail = file.read(min(_END_BYTES, size_bytes))
-    whole_lines = tail.endswith(b"\n") and not _OPENING_LINE.search(tail)
-    return whole_lines and _fingerprint(head, tail, size_bytes) == fingerprint
+        return head, file.read(min(_END_BYTES, size_bytes))
 
 
 def _fingerprint(head: bytes, tail: bytes, size_bytes: int) -> str:
