@@ -84,13 +84,14 @@ def deficits(seen: Observations) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A host or a process that may be late: its rows in the observations, its deficit by block, and what its peers
-    spend outside of communication."""
+    """A host or a process that may be late: its rows in the observations, its deficit by block, that of its middle
+    process, and what its peers spend outside of communication."""
 
     level: str
     stage: int
     rows: tuple[int, ...]
     values: Floats
+    usual: Floats
     working: Floats
 
     def beyond(self, gate: Floats) -> float:
@@ -122,7 +123,8 @@ def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
             if len(members) > 1 and len(by_host) > 1:
                 # What nearly all of its processes have in common: one late process does not make a host late.
                 common = np.quantile(late[members], 1 - _HOST_SHARE, axis=0, method="lower")
-                hosts.append(_Candidate("host", number, tuple(members), common, working[members[0]]))
+                usual = np.median(late[members], axis=0)
+                hosts.append(_Candidate("host", number, tuple(members), common, usual, working[members[0]]))
                 # A process stands out from its host: what all have in common is the host's, named or not.
                 own[members] = late[members] - np.clip(common, 0, None)
         as_hosts = [
@@ -131,7 +133,7 @@ def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
             if suspect.late_us >= _HOST_EXPLAINS * late[by_host[suspect.hosts[0]], suspect.window.part()].mean(1).max()
         ]
         late_hosts, other_hosts = _confirmed(seen, as_hosts, [], limits)
-        singles = [_Candidate("rank", number, (row,), own[row], working[row]) for row in rows]
+        singles = [_Candidate("rank", number, (row,), own[row], own[row], working[row]) for row in rows]
         costs = {host: entity.cost_share for entity in late_hosts for host in entity.hosts}
         suspects = [
             suspect
@@ -151,14 +153,7 @@ def _suspects(seen: Observations, candidates: list[_Candidate], entities: int, l
     found: list[Late] = []
     rest = sorted(candidates, key=lambda candidate: -candidate.beyond(gate))
     noise = noise_of(
-        # Who spends clearly more on communication than others for a while has changed as well.
-        [
-            (
-                candidate.values / seen.block_us,
-                densest_window(candidate.marks(seen, limits) | (candidate.values < -gate)),
-            )
-            for candidate in candidates
-        ]
+        [(candidate.usual / seen.block_us, densest_window(candidate.marks(seen, limits))) for candidate in candidates]
     )
     while rest:
         latest, *rest = rest
