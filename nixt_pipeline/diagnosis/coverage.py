@@ -240,8 +240,8 @@ def not_assessable(coverage: RunCoverage, limits: Thresholds) -> str:
 
 
 def capture_findings(recorded: Recorded) -> list[Finding]:
-    """What was lost, whose records lack most, and whose log ends early; for information, for it says nothing about the
-    job."""
+    """What was lost, whose records lack most, and whose log ends early: it says nothing about the job, and is told for
+    information, or as a note where a process stopped logging."""
     return [*_record_loss(recorded.coverage), *_capture_gap(recorded.coverage, recorded.captures), *_silent(recorded)]
 
 
@@ -328,7 +328,7 @@ def _silent_process(process: Process, end: EarlyEnd, cut: bool) -> Finding:
     why = "Its file was cut: it ends within a record or a block." if cut else "Its file ends with a whole record."
     return Finding(
         kind="process-silent",
-        severity="info",
+        severity="info" if cut else "P2",
         level="rank",
         hosts=(process[0],),
         processes=(name,),

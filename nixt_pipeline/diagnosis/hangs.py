@@ -31,6 +31,8 @@ from nixt_pipeline.settings import Thresholds
 
 # So many records of a process wait to be written, and not all processes are between two passes at the same moment.
 _PENDING_RECORDS = 3
+# At any moment, some are a little ahead of others that do the same in the same stage.
+_STEADY_LEAD = 3
 
 _MISMATCHES = """
 SELECT k.comm, c.coll, count(*) AS cells, min(c.coll_sn) AS first_sn, min(c.first_dump_us) AS first_dump_us
@@ -66,15 +68,16 @@ def find_hangs(
     if not series or not ended_together(series):
         return findings
     tracks = tracks_of(series, seen.edges, seen.communicators, stages(series, seen.processes), ignored)
-    stops = stopped_first(tracks)
-    pending = None if stops else unfinished(series, recorded.frontier, len(seen.processes))
     # A job that is killed loses what it had not written yet, at each process something else.
-    if pending and records_per_pass(con) >= _PENDING_RECORDS:
+    not_killed = records_per_pass(con) >= _PENDING_RECORDS
+    stops = stopped_first(tracks)
+    pending = unfinished(series, recorded.frontier, len(seen.processes)) if not_killed and not stops else None
+    if pending:
         return [*findings, _never_completed(seen, pending)]
-    return findings + [_hang(seen, stop, tracks) for stop in stops]
+    return findings + [_hang(seen, stop, tracks, not_killed or stop.lead > _STEADY_LEAD) for stop in stops]
 
 
-def _hang(seen: Observations, stop: Stop, tracks: Sequence[Track]) -> Finding:
+def _hang(seen: Observations, stop: Stop, tracks: Sequence[Track], sure: bool) -> Finding:
     names = ", ".join(
         f"{track.comm.label} ({track.what} {track.reached}, its alike reached"
         f" {max(other.reached for other in tracks if other.family == track.family)})"
@@ -86,7 +89,7 @@ def _hang(seen: Observations, stop: Stop, tracks: Sequence[Track]) -> Finding:
     hosts = tuple(sorted({host for host, _ in suspects}))
     return Finding(
         kind="hang",
-        severity="P0",
+        severity="P0" if sure else "P2",
         level="communicator" if len(suspects) > 1 else "rank",
         hosts=hosts,
         processes=tuple(f"{host}-pid{pid}" for host, pid in suspects),
@@ -99,8 +102,8 @@ def _hang(seen: Observations, stop: Stop, tracks: Sequence[Track]) -> Finding:
         ),
         counter_evidence=(
             f"{len(alike)} that do the same got further, and wait. The log has completed operations only: who never"
-            " entered the operation and who waits in it look alike. A job that was killed in the middle of a step would"
-            " look the same."
+            " entered the operation and who waits in it look alike. A job that was killed in the middle of a step"
+            + (" could look the same." if sure else ", at this moment, would look the same.")
         ),
         next_step=(
             f"Get stacks (py-spy, gdb) of the {len(suspects)} processes on {', '.join(hosts)}: the one that is not"

@@ -82,10 +82,12 @@ class Track:
 
 @dataclass(frozen=True)
 class Stop:
-    """One hang: the tracks that stopped first, and the processes of which one hung."""
+    """One hang: the tracks that stopped first, the processes of which one hung, and by how many operations those that
+    do the same in the same stage are ahead (0 when there are none: stages are never equally far)."""
 
     first: tuple[Track, ...]
     suspects: frozenset[Process]
+    lead: int
 
 
 def without_end(
@@ -162,15 +164,15 @@ def tracks_of(
     for edge in edges:
         comm = comms[edge.comm]
         kind = (SEND_RECV, comm.n_ranks, comm.role, stage[edge.source], stage[edge.target])
-        ends = frozenset((edge.source, edge.target))
+        ends, lanes = frozenset((edge.source, edge.target)), (*kind, "in step")
         if edge.source in ignored or edge.target in ignored:
             reached, recorded = (
                 (edge.received, edge.target_recorded) if edge.source in ignored else (edge.sent, edge.source_recorded)
             )
             if not ends <= ignored:
-                tracks.append(Track(comm, SEND_RECV, ends, reached, max(0.0, 1 - recorded), kind, kind))
+                tracks.append(Track(comm, SEND_RECV, ends, reached, max(0.0, 1 - recorded), lanes, kind))
         else:
-            tracks.append(Track(comm, SEND_RECV, ends, edge.operations, edge.lost, kind, kind))
+            tracks.append(Track(comm, SEND_RECV, ends, edge.operations, edge.lost, lanes, kind))
     tracks = _apart([track for track in tracks if track.what != SEND_RECV]) + [
         track for track in tracks if track.what == SEND_RECV
     ]
@@ -248,7 +250,15 @@ def stopped_first(tracks: Sequence[Track]) -> list[Stop]:
         if prod(track.hidden**lead for track, lead in leads) * len(carried) <= _LEAD_CHANCE:
             stopped += [track for track, lead in leads if lead > 0]
     edges = [track for track in tracks if track.what == SEND_RECV]
-    return [Stop(*_narrowed(group)) for group in _joined(stopped, edges)]
+    return [Stop(*_narrowed(group), _lead(group, usual)) for group in _joined(stopped, edges)]
+
+
+def _lead(group: Iterable[Track], usual: Mapping[tuple[Hashable, ...], int]) -> int:
+    """By how many operations the alike of what carries most of a hang are ahead of it."""
+    leads: dict[tuple[int, frozenset[Process]], int] = defaultdict(int)
+    for track in group:
+        leads[track.carrier] += max(0, usual[track.family] - track.reached) if track.family != track.kind else 0
+    return max(leads.values())
 
 
 def _usual(family: Sequence[Track]) -> int:

@@ -71,7 +71,7 @@ def test_a_log_that_ends_early_is_not_a_process_that_fell_silent(tmp_path: Path,
     recorded = measured(write(tmp_path / "job", numbers), settings)
     assert recorded.coverage.losses == {"log ends before its process did": 100}
     _, silent = capture_findings(recorded)
-    assert (silent.kind, silent.severity, silent.processes) == ("process-silent", "info", ("node-01-pid103",))
+    assert (silent.kind, silent.severity, silent.processes) == ("process-silent", "P2", ("node-01-pid103",))
     assert "ends 100 records before its peers completed collectives that need it" in silent.evidence
 
 
@@ -82,7 +82,9 @@ def test_a_file_that_ends_within_a_record_was_cut(tmp_path: Path, settings: Sett
     recorded = measured(job, settings)
     assert recorded.coverage.losses == {"file cut short": 100}
     assert recorded.coverage.cut_files == 1
-    assert "Its file was cut" in capture_findings(recorded)[-1].evidence
+    silent = capture_findings(recorded)[-1]
+    assert (silent.kind, silent.severity) == ("process-silent", "info")
+    assert "Its file was cut" in silent.evidence
 
 
 def test_when_most_logs_end_early_it_is_the_end_of_the_job_that_is_missing(tmp_path: Path, settings: Settings) -> None:
