@@ -70,16 +70,25 @@ class Late:
 
 def deficits(seen: Observations) -> tuple[Floats, Floats]:
     """Microseconds by process and block: how much less a process spends in communication than those of its stage, and
-    what those spend outside of it."""
-    occupied = seen.communicating
+    what those spend outside of it.
+
+    It must spend less in both accounts, with and without the waiting that is carried over from one collective to the
+    next: without it, those who wait where it is carried over seem late, and with it, those who wait where it is not.
+    """
+    late, reference = _deficits(seen, seen.communicating)
+    if seen.carried.any():
+        late = np.minimum(late, _deficits(seen, seen.communicating + seen.carried)[0])
+    return late, seen.block_us - reference
+
+
+def _deficits(seen: Observations, occupied: Floats) -> tuple[Floats, Floats]:
+    """Against what most of the stage are occupied at most, and that reference."""
     index = {process: row for row, process in enumerate(seen.processes)}
-    late, working = np.zeros_like(occupied), np.zeros_like(occupied)
+    reference = np.zeros_like(occupied)
     for stage in seen.stages():
         rows = [index[process] for process in stage]
-        reference = np.quantile(occupied[rows], _REFERENCE_QUANTILE, axis=0, method="nearest")
-        late[rows] = reference - occupied[rows]
-        working[rows] = seen.block_us - reference
-    return late, working
+        reference[rows] = np.quantile(occupied[rows], _REFERENCE_QUANTILE, axis=0, method="nearest")
+    return reference - occupied, reference
 
 
 @dataclass(frozen=True)
@@ -234,21 +243,25 @@ def _confirmed(
     confirmed, left = [], []
     for late in suspects:
         others = [other for other in (*suspects, *named) if other is not late]
-        last, waited, cells = _waiting(seen, late, others)
-        shares = np.divide(last, waited, out=np.zeros_like(last), where=waited > 0)
-        share = float(np.median(shares))
-        if share >= limits.min_last_share and last.sum() >= _LEAST_WAITED * late.late_us * late.window.length:
-            confirmed.append(replace(late, last_share=share, waited_cells=cells))
+        least_us = _LEAST_WAITED * late.late_us * late.window.length
+        convincing = [
+            (share, cells)
+            for share, waited_us, cells in _waiting(seen, late, others)
+            if share >= limits.min_last_share and waited_us >= least_us
+        ]
+        if convincing:
+            confirmed.append(replace(late, last_share=convincing[0][0], waited_cells=convincing[0][1]))
         else:
             left.append(late)
     return confirmed, left
 
 
-def _waiting(seen: Observations, late: Late, others: list[Late]) -> tuple[Floats, Floats, int]:
-    """Where most is waited for the entity, by block of its window: microseconds waited for it, and for whomever; and in
-    how many collectives. What is waited for the others says nothing about it.
+def _waiting(seen: Observations, late: Late, others: list[Late]) -> list[tuple[float, float, int]]:
+    """In each of its communicators, those first in which most is waited for it: the share of the waiting that is for
+    it, in the middle block of its window; microseconds waited for it; and in how many collectives somebody waited. What
+    is waited for the others says nothing about it.
 
-    For a process, that is one communicator; for a host, all of one shape, for its processes are in one each.
+    Of a host, all communicators of one shape count together, for its processes are in one each.
     """
     is_it, is_other = _waited_for(late), [_waited_for(other) for other in others]
     shared: dict[int, object] = {
@@ -263,11 +276,12 @@ def _waiting(seen: Observations, late: Late, others: list[Late]) -> tuple[Floats
         if own or not any(other(arrival.process) for other in is_other):
             waiting[where][:, arrival.block - late.window.first] += (own * arrival.waited_us, arrival.waited_us)
             cells[where] += arrival.cells
-    if not waiting:
-        return np.zeros(late.window.length), np.zeros(late.window.length), 0
-    most = max(waiting, key=lambda where: float(waiting[where][0].sum()))
-    waited_for_it, waited = waiting[most] / list(shared.values()).count(most)
-    return waited_for_it, waited, cells[most]
+    found = []
+    for where, (last, waited) in waiting.items():
+        shares = np.divide(last, waited, out=np.zeros_like(last), where=waited > 0)
+        rings = list(shared.values()).count(where)
+        found.append((float(np.median(shares)), float(last.sum()) / rings, cells[where]))
+    return sorted(found, key=lambda entry: -entry[1])
 
 
 def _hidden(late: Late, named: list[Late]) -> bool:
