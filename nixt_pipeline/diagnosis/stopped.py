@@ -55,9 +55,10 @@ class Series:
 
     @property
     def hidden(self) -> float:
-        """How likely a collective that was completed left no record. The last operation of all stays in its slot."""
+        """How likely a collective that was completed left no record. The last operation of all stays in its slot, and
+        what is overwritten there is so on all ranks alike."""
         if self.one_slot:
-            return 0.0 if self.final else 1.0
+            return 0.0 if self.final else self.lost
         return float(self.lost ** len(self.last))
 
 
@@ -217,7 +218,7 @@ def _with_slots(tracks: Sequence[Track], series: Sequence[Series]) -> list[Track
     for track in tracks:
         own, alike = ends.get(track.comm.number), by_family[track.family]
         ended = [number for number in alike if ends[number][0] == track.what]
-        if own and own[0] != track.what and len(ended) * 2 > len(alike):
+        if own and own[0] != track.what and len(ended) * 2 >= len(alike):
             last = min(ends[number][1] for number in ended)
             if all(reached.get((number, own[0]), -1) >= own[1] for number in ended):
                 track = replace(track, reached=min(track.reached, last - 1), hidden=0.0)
