@@ -57,6 +57,7 @@ def _only(seen: Observations, blocks: list[int]) -> Observations:
         seen,
         blocks=len(blocks),
         communicating=seen.communicating[:, blocks],
+        carried=seen.carried[:, blocks],
         block_us=seen.block_us[blocks],
         block_end_us=tuple(seen.block_end_us[block] for block in blocks),
         arrivals=tuple(

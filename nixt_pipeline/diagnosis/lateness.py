@@ -70,16 +70,25 @@ class Late:
 
 def deficits(seen: Observations) -> tuple[Floats, Floats]:
     """Microseconds by process and block: how much less a process spends in communication than those of its stage, and
-    what those spend outside of it."""
-    occupied = seen.communicating
+    what those spend outside of it.
+
+    It must spend less in both accounts, with and without the waiting that is carried over from one collective to the
+    next: without it, those who wait where it is carried over seem late, and with it, those who wait where it is not.
+    """
+    late, reference = _deficits(seen, seen.communicating)
+    if seen.carried.any():
+        late = np.minimum(late, _deficits(seen, seen.communicating + seen.carried)[0])
+    return late, seen.block_us - reference
+
+
+def _deficits(seen: Observations, occupied: Floats) -> tuple[Floats, Floats]:
+    """Against what most of the stage are occupied at most, and that reference."""
     index = {process: row for row, process in enumerate(seen.processes)}
-    late, working = np.zeros_like(occupied), np.zeros_like(occupied)
+    reference = np.zeros_like(occupied)
     for stage in seen.stages():
         rows = [index[process] for process in stage]
-        reference = np.quantile(occupied[rows], _REFERENCE_QUANTILE, axis=0, method="nearest")
-        late[rows] = reference - occupied[rows]
-        working[rows] = seen.block_us - reference
-    return late, working
+        reference[rows] = np.quantile(occupied[rows], _REFERENCE_QUANTILE, axis=0, method="nearest")
+    return reference - occupied, reference
 
 
 @dataclass(frozen=True)

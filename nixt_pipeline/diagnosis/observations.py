@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from nixt_pipeline.diagnosis import point_to_point as p2p
 from nixt_pipeline.diagnosis import queries
+from nixt_pipeline.diagnosis.overlap import measure_overlap
 from nixt_pipeline.diagnosis.sampled import filled, like_others, numbered, typical_times
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
@@ -103,6 +104,7 @@ class Observations:
     """One launch of a run.
 
     `communicating`: microseconds in collectives, Send and Recv, waiting included, by process (row) and block (column).
+    `carried`: what their times add up to beyond that, for it was waited in the collective before already.
     `synchronised_bytes`: the largest collective of each communicator in which ranks wait for one another, by number.
     `matched_p2p`: pairs of Send and Recv, 0 when too few were recorded to know what waits for what.
     """
@@ -112,6 +114,7 @@ class Observations:
     communicators: tuple[Communicator, ...]
     blocks: int
     communicating: Floats
+    carried: Floats
     synchronised_bytes: Mapping[int, int]
     block_us: Floats
     block_end_us: tuple[int | None, ...]
@@ -162,10 +165,13 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
     communicators = _communicators(con, launch)
     processes = tuple(con.sql("SELECT hostname, pid FROM diagnosed_processes ORDER BY process").fetchall())
     edges = p2p.point_to_point(con, incarnation, blocks)
-    spent = [*_in_collectives(con, blocks), *(edges.spent if edges.complete else [])]
+    in_collectives = _in_collectives(con, blocks)
+    spent = [*in_collectives, *(edges.spent if edges.complete else [])]
     [(lossy,)] = con.sql("SELECT coalesce(bool_or(NOT whole), false) FROM blocks").fetchall()
     members = con.sql(queries.MEMBER_SERIES, params=launch).fetchnumpy() if lossy else None
-    communicating = _communicating(spent, members, len(processes), blocks)
+    occupied = _by_process(spent, "time_us", members, len(processes), blocks)
+    carried = _by_process(in_collectives, "carried_us", members, len(processes), blocks)
+    communicating = occupied - carried
     last = {"blocks": blocks, "floor_us": limits.late_floor_us, "share": limits.late_spread_share}
     return Observations(
         incarnation=incarnation,
@@ -173,6 +179,7 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
         communicators=communicators,
         blocks=blocks,
         communicating=communicating,
+        carried=carried,
         synchronised_bytes=dict(con.sql(queries.SYNCHRONISED).fetchall()),
         # Write times of a plugin that writes once, at the end, say nothing: a block lasts at least as long as what half
         # of the processes did in it.
@@ -200,6 +207,7 @@ def _prepare(con: duckdb.DuckDBPyConnection, launch: dict[str, Any]) -> int:
     blocks = _number_of_blocks(int(pulse or 0), recorded)
     con.execute(queries.BLOCKS, {"blocks": blocks, "most": _MOST_PARTIAL})
     con.execute(queries.BLOCKED_CELLS, {"blocks": blocks})
+    measure_overlap(con)
     con.execute("DROP TABLE usable_cells")
     return blocks
 
@@ -218,12 +226,12 @@ def _communicators(con: duckdb.DuckDBPyConnection, launch: dict[str, Any]) -> tu
     )
 
 
-def _communicating(spent: list[Columns], members: Columns | None, processes: int, blocks: int) -> Floats:
-    """Sums by process and block. A block of a series in which a process has no record is filled from other blocks, and
-    a series in which it has none at all (of `members`, which lists them) like those of others, lest what was not
-    recorded looks like time spent elsewhere."""
+def _by_process(spent: list[Columns], what: str, members: Columns | None, processes: int, blocks: int) -> Floats:
+    """Sums of the column `what` by process and block. A block of a series in which a process has no record is filled
+    from other blocks, and a series in which it has none at all (of `members`, which lists them) like those of others,
+    lest what was not recorded looks like time spent elsewhere."""
     series, process, block, time = (
-        np.concatenate([part[name] for part in spent]) for name in ("series", "process", "block", "time_us")
+        np.concatenate([part[name] for part in spent]) for name in ("series", "process", "block", what)
     )
     rows, row = numbered(series, process)
     by_series = np.full((rows.shape[1], blocks), np.nan)
@@ -258,14 +266,18 @@ def _in_collectives(con: duckdb.DuckDBPyConnection, blocks: int) -> list[Columns
         return [spent]
     records = con.sql(queries.PARTIAL_RECORDS).fetchnumpy()
     keys, group = numbered(records["series"], records["block"])
-    at_place = np.zeros(keys.shape[1])
-    at_place[group] = records["at_place"]
+    at_place, fresh = np.zeros((2, keys.shape[1]))
+    at_place[group], fresh[group] = records["at_place"], records["fresh"]
     number, member, time = typical_times(
         group, records["coll_sn"], records["process"], records["time_us"].astype(np.float64)
     )
     series, block = keys[:, number]
+    shortest = np.full(keys.shape[1], np.inf)
+    np.minimum.at(shortest, number, time)
+    carried = (1 - fresh[number]) * (time - shortest[number])
     fitted = {
-        "series": series.astype(np.uint64), "process": member, "block": block, "time_us": at_place[number] * time,
+        "series": series.astype(np.uint64), "process": member, "block": block,
+        "time_us": at_place[number] * time, "carried_us": at_place[number] * carried,
     }  # fmt: skip
     return [spent, fitted]
 

@@ -126,6 +126,7 @@ QUALIFY row_number() OVER (PARTITION BY comm, coll, block, place ORDER BY ranks_
 
 # Time in collectives of each process in blocks whose collectives are complete. All records of a block count but those
 # of the collectives that were left out, which are few: joining the chosen ones would take a hundred times the memory.
+# `carried_us` is what of it was waited before already (see `overlap`).
 LEFT_OUT = f"""
 CREATE OR REPLACE TEMP TABLE left_out AS
 SELECT k.communicator, coll, coll_sn
@@ -153,10 +154,20 @@ sums AS (
     SELECT comm, coll, block, place, writer, sum(time_us) AS time_us
     FROM placed
     GROUP BY comm, coll, block, place, writer
+),
+transfers AS (
+    SELECT comm, coll, block, place, sum(min_exec_time_us) AS shortest_us
+    FROM blocked_cells
+    WHERE whole
+    GROUP BY comm, coll, block, place
 )
-SELECT hash(t.comm, t.coll, t.place) AS series, p.process, t.block, b.weight * t.time_us AS time_us
+SELECT
+    hash(t.comm, t.coll, t.place) AS series, p.process, t.block,
+    b.weight * t.time_us AS time_us, b.weight * (1 - f.fresh) * (t.time_us - m.shortest_us) AS carried_us
 FROM sums AS t
 JOIN blocks AS b ON b.whole AND b.comm = t.comm AND b.coll = t.coll AND b.block = t.block AND b.place = t.place
+JOIN transfers AS m ON m.comm = t.comm AND m.coll = t.coll AND m.block = t.block AND m.place = t.place
+JOIN fresh_shares AS f ON f.comm = t.comm
 JOIN diagnosed_processes AS p ON p.writer = t.writer
 """
 
@@ -185,12 +196,14 @@ ORDER BY ALL
 # The single records of the other blocks.
 PARTIAL_RECORDS = """
 SELECT
-    hash(b.comm, b.coll, b.place) AS series, b.coll_sn, b.block, b.at_place, p.process, e.coll_exec_time_us AS time_us
+    hash(b.comm, b.coll, b.place) AS series, b.coll_sn, b.block, b.at_place, f.fresh, p.process,
+    e.coll_exec_time_us AS time_us
 FROM stored_events AS e
 JOIN (
     SELECT * FROM diagnosed_communicators SEMI JOIN (FROM blocks WHERE NOT whole) USING (comm)
 ) AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
 JOIN (FROM blocked_cells WHERE NOT whole) AS b ON b.comm = k.comm AND b.coll = e.coll AND b.coll_sn = e.coll_sn
+JOIN fresh_shares AS f ON f.comm = b.comm
 JOIN diagnosed_processes AS p ON p.writer = hash(e.hostname, e.pid)
 WHERE e.kind = 'collective'
 ORDER BY ALL
@@ -202,13 +215,14 @@ LAST_ARRIVALS = """
 WITH waits AS (
     SELECT
         b.comm, b.block, b.last_writer, b.max_exec_time_us - b.min_exec_time_us AS waited_us, b.min_exec_time_us,
+        f.fresh,
         b.at_place / count(*) OVER (PARTITION BY b.comm, b.coll, b.place, b.block)
         * $blocks / count(DISTINCT b.block) OVER (PARTITION BY b.comm, b.coll, b.place)
         * k.n_ranks / b.ranks_seen AS weight
-    FROM blocked_cells AS b JOIN diagnosed_communicators AS k USING (comm)
+    FROM blocked_cells AS b JOIN diagnosed_communicators AS k USING (comm) JOIN fresh_shares AS f USING (comm)
     WHERE b.ranks_seen > 1
 )
-SELECT w.comm, w.block, p.hostname, p.pid, count(*) AS cells, sum(w.weight * w.waited_us) AS waited_us
+SELECT w.comm, w.block, p.hostname, p.pid, count(*) AS cells, sum(w.weight * w.fresh * w.waited_us) AS waited_us
 FROM waits AS w
 JOIN diagnosed_processes AS p ON p.writer = w.last_writer
 WHERE w.waited_us > greatest($floor_us, $share * w.min_exec_time_us)

@@ -30,6 +30,7 @@ def observations(
     *,
     wait_us: Mapping[Process, Sequence[float]] | None = None,
     transfer_us: Mapping[Process, Sequence[float]] | None = None,
+    carried_us: Mapping[Process, Sequence[float]] | None = None,
     arrivals: Sequence[Arrival] = (),
     transfers: Sequence[Transfer] | None = None,
     blocks: int = 10,
@@ -51,6 +52,7 @@ def observations(
         communicators=tuple(communicators),
         blocks=blocks,
         communicating=matrix(wait_us) + matrix(transfer_us),
+        carried=matrix(carried_us),
         synchronised_bytes={
             **{entry.comm: 1 for entry in arrivals},
             **{entry.comm: entry.size_bytes for entry in transfers if entry.path[0] == "collective"},

@@ -1,0 +1,86 @@
+"""How much of the waiting is new in each collective, and how much is carried over from the one before.
+
+Where communication overlaps computation, a rank that is ahead goes on computing while its collective waits: the same
+lag is then seen in one collective after the other, and adding it up counts it many times. A model of both kinds of job:
+lag of a rank = share carried over x its lag in the collective before + what is new. Nothing is carried over where a
+collective holds up its ranks, for they leave it together.
+
+The share is told from the signs of successive changes of a rank's lag, which neither outliers nor lasting faults move.
+Changes of independent lags have correlation -1/2, changes of lags carried over have -(1 - share)/2, and for normal
+variables the mean product of two signs is 2/pi arcsin(correlation) (Sheppard's formula).
+"""
+
+import duckdb
+
+# Communicators of each kind, and collectives of each of their series, from its middle: more say hardly more.
+_COMMUNICATORS, _COLLECTIVES = 4, 2_000
+# A place in the step has its own usual lag when it was seen so often.
+_SEEN_AT_A_PLACE = 8
+# Products of signs; so many of them have a standard error of a twentieth.
+_LEAST_PAIRS = 400
+# A smaller share is noise. Not all is ever carried over: who is ahead of the others waits for them once in a while.
+_LEAST_CARRIED, _MOST_CARRIED = 0.3, 0.85
+
+_FRESH_SHARES = """
+CREATE OR REPLACE TEMP TABLE fresh_shares AS
+WITH chosen AS (
+    SELECT s.*, k.communicator, (s.lo + s.hi - $collectives) / 2 AS since
+    FROM series AS s JOIN diagnosed_communicators AS k USING (comm)
+    QUALIFY dense_rank() OVER (PARTITION BY s.n_ranks, s.nnodes ORDER BY comm) <= $communicators
+),
+records AS (
+    SELECT
+        c.comm, c.coll, c.n_ranks, c.nnodes, hash(e.hostname, e.pid) AS writer, e.coll_sn,
+        CASE WHEN c.cells >= $seen * c.per_step THEN e.coll_sn % c.per_step ELSE 0 END AS place,
+        e.coll_exec_time_us - avg(e.coll_exec_time_us) OVER (PARTITION BY c.comm, c.coll, e.coll_sn) AS lag_us
+    FROM stored_events AS e
+    JOIN chosen AS c ON c.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes) AND c.coll = e.coll
+    SEMI JOIN usable_cells AS u
+        ON u.comm = c.comm AND u.coll = e.coll AND u.coll_sn = e.coll_sn AND u.ranks_seen * 2 >= c.n_ranks
+    WHERE e.kind = 'collective' AND e.coll_sn BETWEEN c.since AND c.since + $collectives
+),
+unusual AS (
+    SELECT *, lag_us - median(lag_us) OVER (PARTITION BY comm, coll, writer, place) AS unusual_us FROM records
+),
+changes AS (
+    SELECT
+        *, unusual_us - lag(unusual_us) OVER of_rank AS change_us, coll_sn - lag(coll_sn) OVER of_rank AS step
+    FROM unusual
+    WINDOW of_rank AS (PARTITION BY comm, coll, writer ORDER BY coll_sn)
+),
+pairs AS (
+    SELECT *, sign(change_us) * sign(lead(change_us) OVER of_rank) AS signs, lead(step) OVER of_rank AS next_step
+    FROM changes
+    WINDOW of_rank AS (PARTITION BY comm, coll, writer ORDER BY coll_sn)
+),
+kinds AS (
+    SELECT n_ranks, nnodes, max(1 + 2 * sin(pi() * signs / 2)) AS carried
+    FROM (
+        SELECT n_ranks, nnodes, coll, avg(signs) AS signs
+        FROM pairs
+        WHERE step = 1 AND next_step = 1
+        GROUP BY n_ranks, nnodes, coll
+        HAVING count(*) >= $pairs
+    )
+    GROUP BY n_ranks, nnodes
+)
+SELECT k.comm, CASE WHEN kinds.carried >= $least THEN 1 - least(kinds.carried, $most) ELSE 1 END AS fresh
+FROM diagnosed_communicators AS k
+LEFT JOIN kinds ON kinds.n_ranks = k.n_ranks AND kinds.nnodes IS NOT DISTINCT FROM k.nnodes
+"""
+
+
+def measure_overlap(con: duckdb.DuckDBPyConnection) -> None:
+    """Create the temporary table `fresh_shares`: by communicator (`comm`), the share of its waiting that is `fresh`.
+
+    Communicators of the same size and number of hosts are one kind, and of their collectives the one that shows the
+    most overlap speaks for all, for they run in one stream. 1 where nothing is carried over, or too little recorded to
+    tell. Reads the tables of `queries`.
+    """
+    con.execute(
+        _FRESH_SHARES,
+        {
+            "communicators": _COMMUNICATORS, "collectives": _COLLECTIVES, "seen": _SEEN_AT_A_PLACE,
+            "pairs": _LEAST_PAIRS, "least": _LEAST_CARRIED, "most": _MOST_CARRIED,
+        },
+    )  # fmt: skip
