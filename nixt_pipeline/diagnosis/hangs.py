@@ -29,7 +29,7 @@ from nixt_pipeline.diagnosis.unfinished import unfinished
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
-# So many records of a process wait to be written, and not all processes are between two passes at the same moment.
+# When so many records are written at once, some process has one waiting at any moment.
 _PENDING_RECORDS = 3
 # At any moment, some are a little ahead of others that do the same in the same stage.
 _STEADY_LEAD = 3

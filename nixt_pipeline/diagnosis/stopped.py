@@ -14,6 +14,7 @@ from math import prod
 
 import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 
+from nixt_pipeline.diagnosis.alike import UNKNOWN, Pace, alike, middle
 from nixt_pipeline.diagnosis.frontier import EarlyEnd, Reach, newest_functions
 from nixt_pipeline.diagnosis.observations import Communicator, Edge, Process
 
@@ -21,6 +22,8 @@ from nixt_pipeline.diagnosis.observations import Communicator, Edge, Process
 # How unlikely their number must be by chance, and how unlikely the lead of the others over those that stopped.
 _TAIL_CHANCE = 0.01
 _LEAD_CHANCE = 0.003
+# What a slot loses more often than this may be lost at the end as well, however long that is.
+_HARDLY_EVER = 0.05
 # Two that stopped are told apart when the records of the one that got less far are so unlikely to be merely lost.
 _LESS_FAR_CHANCE = 0.01
 # When more processes than this have no end, the job was cut off, and nothing can be said of it.
@@ -42,6 +45,7 @@ class Series:
     one_slot: bool = False
     final: bool = True
     communicator: int = 0  # the hash of its identity
+    pace: Pace = UNKNOWN
 
     @property
     def furthest(self) -> int:
@@ -55,17 +59,17 @@ class Series:
 
     @property
     def hidden(self) -> float:
-        """How likely a collective that was completed left no record. The last operation of all stays in its slot, and
-        what is overwritten there is so on all ranks alike."""
+        """How likely a collective that was completed left no record. The last operation of all stays in its slot; what
+        is overwritten there now and then is so on all ranks alike, and may be from some moment on."""
         if self.one_slot:
-            return 0.0 if self.final else self.lost
+            return 0.0 if self.final else self.lost if self.lost < _HARDLY_EVER else 1.0
         return float(self.lost ** len(self.last))
 
 
 @dataclass(frozen=True)
 class Track:
     """Something that `members` do in order: the number that they `reached`, how likely one more was completed without a
-    record (`hidden`), what else does the same (`family`), and the same in any pipeline stage (`kind`)."""
+    record (`hidden`), what else does the same (`family`), and the same in any pipeline stage (`kind`); how fast."""
 
     comm: Communicator
     what: str
@@ -74,6 +78,7 @@ class Track:
     hidden: float
     family: tuple[Hashable, ...]
     kind: tuple[Hashable, ...]
+    pace: Pace = UNKNOWN
 
     @property
     def carrier(self) -> tuple[int, frozenset[Process]]:
@@ -125,7 +130,8 @@ def series_of(
         last = {reach.process: reach.last for reach in members}
         communicator = members[0].communicator
         final = newest[communicator] == coll
-        found.append(Series(comms[number], coll, last, lost, one_slot, final, communicator))
+        pace = middle(reach.pace for reach in members)
+        found.append(Series(comms[number], coll, last, lost, one_slot, final, communicator, pace))
     return found
 
 
@@ -161,7 +167,8 @@ def tracks_of(
         comm = item.comm
         kind: tuple[Hashable, ...] = (item.coll, comm.n_ranks, comm.nnodes, comm.role)
         where = frozenset(stage[member] for member in item.last)
-        tracks.append(Track(comm, item.coll, frozenset(comm.members), item.furthest, item.hidden, (*kind, where), kind))
+        members = frozenset(comm.members)
+        tracks.append(Track(comm, item.coll, members, item.furthest, item.hidden, (*kind, where), kind, item.pace))
     for edge in edges:
         comm = comms[edge.comm]
         kind = (SEND_RECV, comm.n_ranks, comm.role, stage[edge.source], stage[edge.target])
@@ -171,9 +178,10 @@ def tracks_of(
                 (edge.received, edge.target_recorded) if edge.source in ignored else (edge.sent, edge.source_recorded)
             )
             if not ends <= ignored:
-                tracks.append(Track(comm, SEND_RECV, ends, reached, max(0.0, 1 - recorded), lanes, kind))
+                tracks.append(Track(comm, SEND_RECV, ends, reached, max(0.0, 1 - recorded), lanes, kind, edge.pace))
         else:
-            tracks.append(Track(comm, SEND_RECV, ends, edge.operations, edge.lost, lanes, kind))
+            tracks.append(Track(comm, SEND_RECV, ends, edge.operations, edge.lost, lanes, kind, edge.pace))
+    tracks = _at_one_pace(tracks)
     tracks = _apart([track for track in tracks if track.what != SEND_RECV]) + [
         track for track in tracks if track.what == SEND_RECV
     ]
@@ -185,6 +193,18 @@ def tracks_of(
     sizes = Counter(track.family for track in tracks)
     tracks = [track if sizes[track.family] > 1 else replace(track, family=track.kind) for track in tracks]
     return _with_slots(tracks, series)
+
+
+def _at_one_pace(tracks: Sequence[Track]) -> list[Track]:
+    """The same with families and kinds in which everything goes at one pace."""
+    of_kind: dict[tuple[Hashable, ...], list[Track]] = defaultdict(list)
+    for track in tracks:
+        of_kind[track.kind].append(track)
+    return [
+        replace(track, family=(*track.family, number), kind=(*track.kind, number))
+        for members in of_kind.values()
+        for track, number in zip(members, alike([track.pace for track in members]), strict=True)
+    ]
 
 
 def _apart(tracks: Iterable[Track]) -> list[Track]:

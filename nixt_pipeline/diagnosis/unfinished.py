@@ -35,8 +35,9 @@ def unfinished(series: Sequence[Series], frontier: Iterable[Reach], processes: i
             continue
         others = [kind for kind in times if kind != _kind(item)]
         before = {kind: _comes_before(begins[kind], begins[_kind(item)]) for kind in others}
-        whole = all(times[kind] % (item.furthest + 1 + (before[kind] or 0)) == 0 for kind in others)
-        if whole and None not in before.values() and any(before.values()):
+        # What may come before or after must have been done once more as well.
+        whole = all(times[kind] % (item.furthest + 1 + (before[kind] is not False)) == 0 for kind in others)
+        if whole and any(before.values()):
             return item
     return None
 
