@@ -1,6 +1,7 @@
 """From a run's views to its diagnosis: coverage first, then hangs, slow transfers and late ranks, each told once."""
 
 from contextlib import closing
+from dataclasses import replace
 
 import duckdb
 
@@ -14,12 +15,13 @@ from nixt_pipeline.diagnosis.intermittent import find_hesitations
 from nixt_pipeline.diagnosis.late_findings import late_findings
 from nixt_pipeline.diagnosis.lateness import Late, find_late
 from nixt_pipeline.diagnosis.observations import Observations, observe
+from nixt_pipeline.diagnosis.resolution import least_cost_share, not_resolvable
 from nixt_pipeline.diagnosis.transfer import Blame, find_slow, transfer_findings
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog
 
 # Changes whenever a diagnosis would.
-VERSION = "3"
+VERSION = "4"
 
 # With fewer records than this share, deficits alone name nobody.
 _WHOLE_LOG = 0.98
@@ -41,14 +43,20 @@ def diagnose_views(con: duckdb.DuckDBPyConnection, run: str, settings: Settings)
     coverage = recorded.coverage
     reason = not_assessable(coverage, limits)
     findings: list[Finding] = []
+    told_from: list[tuple[float, float | None]] = []
     launches = [row[0] for row in con.sql("SELECT DISTINCT incarnation FROM processes ORDER BY ALL").fetchall()]
     for incarnation in launches:
         seen = observe(con, incarnation, limits)
         findings += find_hangs(con, seen, recorded, limits)
         if not reason:
             findings += _from_times(con, seen, coverage, limits)
+            told_from.append((float(seen.block_us.sum()), least_cost_share(seen, limits)))
+    if told_from:  # of the longest launch
+        coverage = replace(coverage, least_cost_share=max(told_from, key=lambda launch: launch[0])[1])
     told = ranked(capped(finding, coverage, limits) for finding in [*findings, *capture_findings(recorded)])
     alarming = any(finding.severity != "info" for finding in told)
+    if not alarming and not reason:
+        reason = not_resolvable(coverage, limits)
     verdict: Verdict = "findings" if alarming else "not-assessable" if reason else "none-found"
     return Diagnosis(run, verdict, coverage, told, reason)
 

@@ -88,6 +88,7 @@ class RunCoverage:
     `usable_collectives`: recorded by several ranks, with GPU times. `capture_rate`: records over those that the
     sequence numbers tell of, of the whole run and of the process with the fewest. `gpu_timed`: share of the times that
     the GPU took. `losses`: missing records by cause. `cut_files`: files that end within a record or are damaged.
+    `least_cost_share`: the share of the time from which on a late process would be told; None when it is not known.
     """
 
     ranks_seen: int
@@ -100,6 +101,7 @@ class RunCoverage:
     gpu_timed: float | None = None
     losses: dict[str, int] = field(default_factory=dict)
     cut_files: int = 0
+    least_cost_share: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As in the contract."""
@@ -112,6 +114,7 @@ class RunCoverage:
             "capture_rate": _rounded(self.capture_rate, 4),
             "lowest_capture_rate": _rounded(self.lowest_capture_rate, 4),
             "losses": dict(self.losses),
+            "least_cost_share": _rounded(self.least_cost_share, 4),
         }
 
 

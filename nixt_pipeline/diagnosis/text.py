@@ -59,7 +59,9 @@ def verdict_line(diagnosis: Diagnosis) -> str:
     if diagnosis.verdict == "not-assessable":
         return f"NOT ASSESSABLE: {diagnosis.reason}. This says nothing about the job's health."
     if diagnosis.verdict == "none-found":
-        return "nothing found. No host or process stands out in what was recorded."
+        share = diagnosis.coverage.least_cost_share
+        power = "" if share is None else f"; one that is late in half of it at a cost of {share:.0%} of the time would"
+        return f"nothing found. No host or process stands out in what was recorded{power}."
     counts = [(severity, len([f for f in diagnosis.findings if f.severity == severity])) for severity in SEVERITIES]
     told = ", ".join(f"{number} {severity}" for severity, number in counts if number)
     number = len(diagnosis.findings)

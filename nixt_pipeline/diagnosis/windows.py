@@ -91,11 +91,22 @@ class Noise:
         """How likely the middle of `values`, those of a window chosen by looking, is above zero by chance, for one of
         `tested` entities (an upper bound, at most 1). Blocks that resemble their neighbours count for less, and one
         that is far above the others (a checkpoint) makes no condition of them."""
-        effective = max(1.0, len(values) * (1 - self.correlation) / (1 + self.correlation))
-        deviation = max(self.deviation, 1e-12) / sqrt(effective)
-        windows = window.blocks * (window.blocks + 1) / 2
         middle = min(float(values.mean()), float(np.median(values)))
-        return min(1.0, float(scipy.stats.norm.sf(middle / deviation)) * tested * windows)
+        tail = float(scipy.stats.norm.sf(middle / self._of_mean(len(values))))
+        return min(1.0, tail * tested * _windows(window.blocks))
+
+    def least(self, chance: float, length: int, blocks: int, tested: int) -> float:
+        """The middle value from which on chance is excluded at that level, over `length` of `blocks` blocks."""
+        return float(scipy.stats.norm.isf(chance / tested / _windows(blocks))) * self._of_mean(length)
+
+    def _of_mean(self, length: int) -> float:
+        effective = max(1.0, length * (1 - self.correlation) / (1 + self.correlation))
+        return max(self.deviation, 1e-12) / sqrt(effective)
+
+
+def _windows(blocks: int) -> float:
+    """How many stretches there are."""
+    return blocks * (blocks + 1) / 2
 
 
 def noise_of(entities: Sequence[tuple[Floats, Window | None]]) -> Noise:
