@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import duckdb
 
+from nixt_pipeline.diagnosis.alike import UNKNOWN, Pace
 from nixt_pipeline.diagnosis.observations import Process
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
@@ -19,7 +20,8 @@ CREATE OR REPLACE TEMP TABLE frontier AS
 SELECT
     hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, hostname, pid,
     max(coll_sn)::BIGINT AS last_sn, min(coll_sn)::BIGINT AS first_sn, count(*) AS records,
-    max(dump_timestamp_us) AS last_us, min(dump_timestamp_us) AS first_us
+    max(dump_timestamp_us) AS last_us, min(dump_timestamp_us) AS first_us,
+    regr_slope(coll_sn, dump_timestamp_us) AS per_us, exp(avg(ln(greatest(coll_msg_size_bytes, 1)))) AS size_bytes
 FROM stored_events
 WHERE kind = 'collective' AND coll IN (SELECT unnest($waiting)) AND coll_sn < 4611686018427387904
     AND n_ranks > 1 AND hostname IS NOT NULL AND pid IS NOT NULL
@@ -39,7 +41,7 @@ _REGULAR = 20
 class Reach:
     """What one process recorded of one series, a collective function of one communicator (by the hash of its
     identity): its first and last sequence number, how many records it has, and when the last and the first one were
-    written."""
+    written, and its pace."""
 
     communicator: int
     coll: str
@@ -49,6 +51,7 @@ class Reach:
     records: int
     last_us: int | None
     first_us: int | None = None
+    pace: Pace = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,13 @@ def read_frontier(con: duckdb.DuckDBPyConnection) -> list[Reach]:
     """The reach of every process of the run behind `con`, also left there as the temporary table `frontier`."""
     con.execute(_FRONTIER, {"waiting": list(WAITING_COLLECTIVES)})
     rows = con.sql(
-        "SELECT communicator, coll, hostname, pid, last_sn, first_sn, records, last_us, first_us FROM frontier"
-        " ORDER BY ALL"
+        "SELECT communicator, coll, hostname, pid, last_sn, first_sn, records, last_us, first_us, per_us, size_bytes"
+        " FROM frontier ORDER BY ALL"
     ).fetchall()
-    return [Reach(comm, coll, (host, pid), *numbers) for comm, coll, host, pid, *numbers in rows]
+    return [
+        Reach(comm, coll, (host, pid), last, first, records, last_us, first_us, Pace(per_us, size_bytes))
+        for comm, coll, host, pid, last, first, records, last_us, first_us, per_us, size_bytes in rows
+    ]
 
 
 def newest_functions(frontier: Iterable[Reach]) -> dict[int, str]:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from nixt_pipeline.diagnosis.alike import UNKNOWN, Pace
 from nixt_pipeline.diagnosis.p2p_order import find_order
 
 Process = tuple[str, int]  # hostname, pid
@@ -32,7 +33,8 @@ _OPERATIONS = """
 CREATE OR REPLACE TEMP TABLE p2p_operations AS
 SELECT
     k.comm, e.coll = 'Send' AS sends, e.rank, e.p2p_peer AS peer, hash(e.hostname, e.pid) AS writer,
-    e.coll_sn::BIGINT AS sn, e.coll_msg_size_bytes AS size_bytes, e.coll_exec_time_us AS time_us
+    e.coll_sn::BIGINT AS sn, e.coll_msg_size_bytes AS size_bytes, e.coll_exec_time_us AS time_us,
+    e.dump_timestamp_us AS dump_us
 FROM stored_events AS e
 JOIN diagnosed_communicators AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
 WHERE e.kind = 'p2p' AND e.hostname IS NOT NULL AND e.pid IS NOT NULL
@@ -77,7 +79,9 @@ WHERE o.sn >= 1
 # How far each process got at each end of each edge.
 _ENDS = """
 CREATE OR REPLACE TEMP TABLE p2p_ends AS
-SELECT comm, rank, peer, sends, writer, max(number) AS reached, max(number) FILTER (time_us IS NOT NULL) AS timed
+SELECT
+    comm, rank, peer, sends, writer, max(number) AS reached, max(number) FILTER (time_us IS NOT NULL) AS timed,
+    regr_slope(number, dump_us) AS per_us, exp(avg(ln(greatest(size_bytes, 1)))) AS size_bytes
 FROM p2p_numbered
 GROUP BY comm, rank, peer, sends, writer
 """
@@ -141,12 +145,12 @@ JOIN diagnosed_processes AS t ON t.writer = e.target
 # How far both ends of each edge got, and which share of their rank's operations was recorded.
 _PROGRESS = """
 WITH ends AS (
-    SELECT e.comm, e.rank, e.peer, e.sends, p.hostname, p.pid, e.reached, r.share
+    SELECT e.comm, e.rank, e.peer, e.sends, p.hostname, p.pid, e.reached, r.share, e.per_us, e.size_bytes
     FROM p2p_ends AS e
     JOIN p2p_ranks AS r ON r.comm = e.comm AND r.rank = e.rank
     JOIN diagnosed_processes AS p ON p.writer = e.writer
 )
-SELECT s.comm, s.hostname, s.pid, r.hostname, r.pid, s.reached, r.reached, s.share, r.share
+SELECT s.comm, s.hostname, s.pid, r.hostname, r.pid, s.reached, r.reached, s.share, r.share, s.per_us, s.size_bytes
 FROM ends AS s
 JOIN ends AS r ON r.comm = s.comm AND r.rank = s.peer AND r.peer = s.rank
 WHERE s.sends AND NOT r.sends
@@ -156,7 +160,7 @@ WHERE s.sends AND NOT r.sends
 @dataclass(frozen=True)
 class Edge:
     """Send and Recv from one process to another: how many operations each end completed, by its records, and which
-    share of its operations each end recorded."""
+    share of its operations each end recorded; at which pace the source sends."""
 
     comm: int
     source: Process
@@ -165,6 +169,7 @@ class Edge:
     received: int
     source_recorded: float
     target_recorded: float
+    pace: Pace = UNKNOWN
 
     @property
     def lossless(self) -> bool:
@@ -227,7 +232,9 @@ def point_to_point(con: duckdb.DuckDBPyConnection, incarnation: int, blocks: int
         con.unregister("p2p_positions")
         con.execute(_ENDS)
         for comm, source, source_pid, target, target_pid, *counts in con.sql(_PROGRESS).fetchall():
-            edges.append(Edge(comm, (source, source_pid), (target, target_pid), *counts))
+            sent, received, source_share, target_share, *pace = counts
+            ends = ((source, source_pid), (target, target_pid))
+            edges.append(Edge(comm, *ends, sent, received, source_share, target_share, Pace(*pace)))
         found = con.sql(_PAIRS, params={"blocks": blocks}).fetchall()
         for comm, source, source_pid, target, target_pid, *values in found:
             pairs.append(Pairs(comm, (source, source_pid), (target, target_pid), *values))
