@@ -69,6 +69,13 @@ class Path:
         reference = float(np.nansum(self.reference_us[part]))
         return float(np.nansum(self.time_us[part])) / reference if reference > 0 else float("nan")
 
+    def usual_ratio(self, part: slice) -> float:
+        """Time against reference in the middle block of a stretch, which neither warm-up nor congestion moves; NaN when
+        nothing was recorded in it."""
+        ratios = np.divide(self.time_us[part], self.reference_us[part])
+        known = ratios[~np.isnan(ratios)]
+        return float(np.median(known)) if len(known) else float("nan")
+
     def excess_us(self, part: slice) -> float:
         """Microseconds beyond the reference over a stretch."""
         return max(0.0, float(np.nansum(self.time_us[part] - self.reference_us[part])))
@@ -212,15 +219,19 @@ def _common_window(slow: Iterable[SlowPath]) -> Window:
 
 
 def _explain(slow: list[SlowPath], paths: list[Path], medium: Medium, limits: Thresholds) -> list[Blame]:
-    """Group testing: clear everybody on a healthy path, then take the fewest that touch every slow one."""
+    """Group testing: clear everybody on a healthy path, then take the fewest that touch every slow one. Where nobody is
+    cleared and most paths are slow, it is the network."""
     window = _common_window(slow)
     healthy = tuple(
-        path for path in paths if path.medium == medium and path.ratio(window.part()) < limits.healthy_transfer_ratio
+        path
+        for path in paths
+        if path.medium == medium and path.usual_ratio(window.part()) < limits.healthy_transfer_ratio
     )
     everybody = tuple(sorted(frozenset().union(*(item.path.hosts for item in slow))))
     cleared = frozenset().union(*(path.hosts for path in healthy))
     sets = [item.path.hosts - cleared for item in slow]
-    if medium == "network" and not healthy and len(everybody) > 1:
+    recorded = sum(path.ratio(window.part()) > 0 for path in paths if path.medium == medium)
+    if medium == "network" and not healthy and len(everybody) > 1 and len(slow) * 2 > recorded:
         single = [host for host in everybody if all(host in hosts for hosts in sets)]
         if len(single) != 1:
             return [Blame(medium, "fabric", (), (), False, tuple(slow), healthy, window)]

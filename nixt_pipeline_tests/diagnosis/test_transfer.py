@@ -69,6 +69,16 @@ def test_a_rail_is_the_rings_on_it_and_no_host() -> None:
     assert blamed(observed) == [("communicator", (), True)]
 
 
+def test_a_rail_that_is_slow_from_the_start_is_not_the_fabric_though_all_rings_warm_up_slowly() -> None:
+    # The first block lifts the mean of the others to 1.3 times their best.
+    warming = [4_000.0] + [1_000.0] * 9
+    observed = seen(
+        (ring(0, "a", "b", pid=1), [time * 10 for time in warming]),
+        *((ring(number, "a", "b", pid=number + 1), warming) for number in range(1, 4)),
+    )
+    assert blamed(observed) == [("communicator", (), True)]
+
+
 def test_the_card_of_one_process_shared_by_two_slow_rings() -> None:
     observed = seen(
         (communicator(0, ("a", 1), ("b", 1)), SLOW), (communicator(1, ("a", 1), ("c", 1)), SLOW),
