@@ -8,6 +8,7 @@ communicator is the n-th block of every other.
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import duckdb
@@ -18,6 +19,7 @@ from nixt_pipeline.diagnosis import point_to_point as p2p
 from nixt_pipeline.diagnosis import queries
 from nixt_pipeline.diagnosis.overlap import measure_overlap
 from nixt_pipeline.diagnosis.sampled import filled, like_others, numbered, typical_times
+from nixt_pipeline.diagnosis.stages import find_stages
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
@@ -130,32 +132,12 @@ class Observations:
         return tuple(sorted({host for host, _ in self.processes}))
 
     def stages(self) -> tuple[frozenset[Process], ...]:
-        """Processes that do the same work: joined by any collective short of the whole launch.
+        """Processes that do the same work; see `stages.find_stages`."""
+        return self._stages
 
-        Pipeline stages fall apart, for only Send, Recv and small messages of the whole launch (a loss, a flag) join
-        them. Where the whole launch exchanges large messages, they are gradients, and all do the same.
-        """
-        if any(
-            len(comm.members) == len(self.processes)
-            and self.synchronised_bytes.get(comm.number, 0) >= self.large_message_bytes
-            for comm in self.communicators
-        ):
-            return (frozenset(self.processes),)
-        parent = {process: process for process in self.processes}
-
-        def root(process: Process) -> Process:
-            while parent[process] != process:
-                process = parent[process]
-            return process
-
-        for comm in self.communicators:
-            if comm.number in self.synchronised_bytes and len(comm.members) < len(self.processes):
-                for member in comm.members[1:]:
-                    parent[root(member)] = root(comm.members[0])
-        groups: dict[Process, set[Process]] = defaultdict(set)
-        for process in self.processes:
-            groups[root(process)].add(process)
-        return tuple(frozenset(group) for _, group in sorted(groups.items()))
+    @cached_property
+    def _stages(self) -> tuple[frozenset[Process], ...]:
+        return find_stages(self)
 
 
 def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds) -> Observations:

@@ -1,0 +1,131 @@
+"""Which processes of a launch do the same work, so that what they spend in communication can be compared.
+
+Collectives of tensor, data and expert parallelism join processes that do the same. Others reach across pipeline stages,
+which do not: control messages (a loss, a gradient norm, a flag), and the gradients of an embedding that the first and
+the last stage share. Names rarely tell them apart, and releases before 2.30 write none.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from nixt_pipeline.diagnosis.observations import Communicator, Observations, Process
+
+Floats = NDArray[np.float64]
+
+# Losses, norms and flags have some bytes to some kilobytes; what a layer exchanges is hundreds of times as much.
+_CONTROL_BYTES = 64 * 1024
+_CONTROL_SHARE = 1 / 16
+# Stages whose processes differ by less of the time in communication may be compared: nobody is named for so little.
+_LEAST_DIFFERENCE = 0.02
+# What those reach of whom others do not wait for; as in `lateness`.
+_UNHINDERED = 0.75
+
+
+def find_stages(seen: Observations) -> tuple[frozenset[Process], ...]:
+    """The processes of a launch, divided into those that do the same work.
+
+    Communicators join their members, unless they reach across pipeline stages: because one
+    sends the other its activations, or because all on the one side communicate less than those on the other, which is
+    no fault but a role. Where the whole launch exchanges large messages, they are gradients, and all do the same.
+    """
+    whole = [comm for comm in seen.communicators if len(comm.members) == len(seen.processes)]
+    if any(seen.synchronised_bytes.get(comm.number, 0) >= seen.large_message_bytes for comm in whole):
+        return (frozenset(seen.processes),)
+    part = _Partition(seen)
+    for comm in _joining(seen):
+        for member in comm.members[1:]:
+            part.join(comm.members[0], member)
+    return part.groups()
+
+
+def _joining(seen: Observations) -> list[Communicator]:
+    """The communicators that may join processes: those within a host, then the busiest first."""
+    largest = max(seen.synchronised_bytes.values(), default=0)
+    control = min(_CONTROL_BYTES, largest * _CONTROL_SHARE)
+    candidates = [
+        comm
+        for comm in seen.communicators
+        if seen.synchronised_bytes.get(comm.number, 0) > control
+        and len(comm.members) < len(seen.processes)
+        and comm.role != "pipeline"
+    ]
+    # Where some share messages with no other host, those who do are the first and the last stage.
+    bridged = {member for comm in candidates if len(comm.hosts) > 1 for member in comm.members}
+    if len(bridged) < len(seen.processes):
+        candidates = [comm for comm in candidates if len(comm.hosts) == 1]
+    operations: dict[int, float] = defaultdict(float)
+    for transfer in seen.transfers:
+        if transfer.path[0] == "collective":
+            operations[transfer.comm] += transfer.stands_for
+    return sorted(candidates, key=lambda comm: (len(comm.hosts) > 1, -operations[comm.number], comm.number))
+
+
+class _Partition:
+    """Processes joined so far."""
+
+    def __init__(self, seen: Observations) -> None:
+        self._group = {process: frozenset({process}) for process in seen.processes}
+        self._sends = _pipelined(seen)
+        spent = np.median(seen.communicating / np.maximum(seen.block_us, 1.0), axis=1)
+        self._spent = dict(zip(seen.processes, spent.tolist(), strict=True))
+
+    def groups(self) -> tuple[frozenset[Process], ...]:
+        """As they are now."""
+        return tuple(sorted(set(self._group.values()), key=min))
+
+    def join(self, one: Process, other: Process) -> None:
+        """Put the groups of two processes together, unless they are different stages."""
+        first, second = self._group[one], self._group[other]
+        if first is second or self._exchange(first, second) or self._differ(first, second):
+            return
+        joined = first | second
+        self._group.update(dict.fromkeys(joined, joined))
+
+    def _exchange(self, first: frozenset[Process], second: frozenset[Process]) -> bool:
+        small, large = sorted((first, second), key=len)
+        return any(not large.isdisjoint(self._sends[process]) for process in small if process in self._sends)
+
+    def _differ(self, first: frozenset[Process], second: frozenset[Process]) -> bool:
+        """Whether every host of one communicates clearly less than those of the other that nobody waits for. One slow
+        host among others does not: of a group on one host it could not be told."""
+        less, more = sorted((self._by_host(first), self._by_host(second)), key=_unhindered)
+        difference = _unhindered(more) - _unhindered(less)
+        middle = _unhindered(more) - difference / 2
+        several = min(len(less), len(more)) > 1
+        half = float(np.quantile(more, 0.5, method="higher"))
+        return several and difference > _LEAST_DIFFERENCE and max(less) < middle <= half
+
+    def _by_host(self, group: frozenset[Process]) -> list[float]:
+        by_host: dict[str, list[float]] = defaultdict(list)
+        for process in group:
+            by_host[process[0]].append(self._spent[process])
+        return [float(np.median(values)) for values in by_host.values()]
+
+
+def _unhindered(values: list[float]) -> float:
+    return float(np.quantile(values, _UNHINDERED, method="nearest"))
+
+
+def _pipelined(seen: Observations) -> dict[Process, set[Process]]:
+    """To whom each process sends through a pipeline: a communicator without collectives in which everybody exchanges
+    with at most two others, as no all-to-all of three ranks or more does."""
+    edges: dict[int, dict[Process, set[Process]]] = defaultdict(lambda: defaultdict(set))
+    for edge in seen.edges:
+        edges[edge.comm][edge.source].add(edge.target)
+        edges[edge.comm][edge.target].add(edge.source)
+    sends: dict[Process, set[Process]] = defaultdict(set)
+    for number, peers in edges.items():
+        comm = seen.communicators[number]
+        ring = len(peers) > 3 or comm.role == "pipeline" or len(peers) < len(comm.members)
+        chain = len(peers) == 2 or sum(map(len, peers.values())) == 2 * (len(peers) - 1)
+        fewest = all(len(others) <= 2 for others in peers.values())
+        if number not in seen.synchronised_bytes and comm.role != "expert" and (chain or (fewest and ring)):
+            for process, others in peers.items():
+                sends[process] |= others
+    return sends
