@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from nixt_pipeline.diagnosis import point_to_point as p2p
 from nixt_pipeline.diagnosis import queries
 from nixt_pipeline.diagnosis.overlap import measure_overlap
+from nixt_pipeline.diagnosis.recording import has_one_slot
 from nixt_pipeline.diagnosis.sampled import filled, like_others, numbered, typical_times
 from nixt_pipeline.diagnosis.stages import find_stages
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
@@ -289,7 +290,7 @@ def _number_of_blocks(pulse: int, recorded: float) -> int:
 def _collective_transfers(con: duckdb.DuckDBPyConnection, communicators: tuple[Communicator, ...]) -> list[Transfer]:
     transfers = []
     for number, coll, size, block, median, _, stands_for in con.sql(
-        queries.TRANSFERS, params={"least": _LEAST_PARTIAL}
+        queries.TRANSFERS, params={"least": _LEAST_PARTIAL, "one_slot": has_one_slot(con)}
     ).fetchall():
         comm = communicators[number]
         alike = (coll, comm.n_ranks, comm.nnodes, size)

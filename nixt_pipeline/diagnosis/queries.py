@@ -231,18 +231,18 @@ ORDER BY ALL
 """
 
 # Of incomplete collectives, the one that came last may be missing: then the shortest time has waiting in it. Losses at
-# random leave some with it in each block; a plugin with one slot (of 2.28 and 2.29, without names) may always lack it.
+# random leave some with it in each block; a plugin with one slot (of 2.28 and 2.29) may always lack it.
 TRANSFERS = """
 SELECT
     comm, coll, coll_msg_size_bytes AS size_bytes, block,
     coalesce(
         median(min_exec_time_us) FILTER (complete),
-        min(min_exec_time_us) FILTER (ranks_seen > 1 AND k.comm_name IS NOT NULL)
+        min(min_exec_time_us) FILTER (ranks_seen > 1 AND NOT $one_slot)
     ) AS transfer_us,
     count(*) AS cells, sum(weight) AS stands_for
-FROM blocked_cells JOIN diagnosed_communicators AS k USING (comm)
+FROM blocked_cells
 GROUP BY comm, coll, coll_msg_size_bytes, block
-HAVING bool_or(complete) OR count(*) FILTER (ranks_seen > 1 AND k.comm_name IS NOT NULL) >= $least
+HAVING bool_or(complete) OR count(*) FILTER (ranks_seen > 1 AND NOT $one_slot) >= $least
 ORDER BY ALL
 """
 

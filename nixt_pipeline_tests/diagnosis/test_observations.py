@@ -83,6 +83,22 @@ def test_what_was_lost_at_one_place_in_the_step_is_not_filled_with_another(tmp_p
     assert seen.communicating.sum(axis=1) == pytest.approx([6_000, 24_000], rel=0.01)
 
 
+def test_transfers_are_known_without_names_and_without_a_complete_collective(
+    tmp_path: Path, settings: Settings
+) -> None:
+    # Each of three ranks lost another third; the last one, that all wait for, takes 100 us.
+    for rank, time_us in enumerate((300, 200, 100)):
+        at: dict[str, Any] = {"rank": rank, "n_ranks": 3, "nnodes": 3, "host": f"node-{rank}", "pid": 1}
+        lines = [
+            collective(sn=n, time_us=time_us, name="unknown", at_us=EPOCH_US + n, **at)
+            for n in range(120)
+            if n % 3 != rank
+        ]
+        write_log(tmp_path / "job" / f"node-{rank}-pid1.log", *lines)
+    seen = observed(tmp_path / "job", settings)
+    assert {transfer.transfer_us for transfer in seen.transfers} == {100.0}
+
+
 def test_sends_meet_their_receives_in_order(settings: Settings) -> None:
     seen = observed(FIXTURES / "job_2.30.7_8ranks", settings)
     # 200 records of Send and Recv: 100 pairs.
