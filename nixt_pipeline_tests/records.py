@@ -42,12 +42,22 @@ def collective(
 
 
 def send(
-    *, sn: int = 1, peer: int = 1, size: int = 1_000_000, time_us: int = 50, host: str = "node-01", pid: int = 100
+    *,
+    sn: int = 1,
+    kind: str = "Send",
+    rank: int = 0,
+    peer: int = 1,
+    n_ranks: int = 2,
+    size: int = 1_000_000,
+    time_us: int = 50,
+    host: str = "node-01",
+    pid: int = 100,
+    at_us: int = EPOCH_US,
 ) -> str:
-    """One P2P Send."""
-    header = {"id": "0xdef", "comm_name": "PP Group 0", "rank": 0, "n_ranks": 2, "nnodes": 2}
+    """One P2P Send, or Recv."""
+    header = {"id": "0xdef", "comm_name": "PP Group 0", "rank": rank, "n_ranks": n_ranks, "nnodes": 2}
     body = {
-        "p2p": "Send",
+        "p2p": kind,
         "p2p_sn": sn,
         "p2p_peer": peer,
         "p2p_msg_size_bytes": size,
@@ -56,7 +66,7 @@ def send(
         "p2p_algobw_gbs": 20.0,
         "p2p_busbw_gbs": 20.0,
     }
-    return compact({"header": header, "metadata": metadata(host, pid, EPOCH_US), "p2p_perf": body})
+    return compact({"header": header, "metadata": metadata(host, pid, at_us), "p2p_perf": body})
 
 
 def marker(coll_records: int, dropped: int = 0, host: str = "node-01", pid: int = 100) -> str:

@@ -174,7 +174,7 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
         ),
         transfers=(*_collective_transfers(con, communicators), *_edge_transfers(edges.pairs)),
         edges=tuple(edges.edges),
-        matched_p2p=sum(pair.count for pair in edges.pairs) if edges.complete else 0,
+        matched_p2p=sum(edge.operations for edge in edges.edges) if edges.complete else 0,
         large_message_bytes=limits.large_message_bytes,
     )
 

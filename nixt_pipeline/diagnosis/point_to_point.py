@@ -19,6 +19,10 @@ Process = tuple[str, int]  # hostname, pid
 
 # Matching so many Sends with their Recvs takes a third of the default memory limit.
 _SENDS_PER_PASS = 3_000_000
+# Times of operations that ended together: a microsecond of rounding at either end, or so much of the time, when one of
+# them moves its bytes a little faster.
+_SAME_TIME_US = 2
+_SAME_TIME_SHARE = 0.05
 # The share of the ranks that send or receive of which the place of every operation must be known.
 _NUMBERED_ENOUGH = 0.9
 
@@ -28,18 +32,47 @@ FROM kernel_times AS t
 WHERE t.incarnation = $incarnation AND t.kind = 'p2p' AND t.coll = 'Send'
 """
 
-# The operations of each end of each edge; `writer` is the hash of the process.
-_OPERATIONS = """
+# The operations of each end of each edge; `writer` is the hash of the process. Those of one group (`ncclGroupStart`, a
+# batch_isend_irecv) run at the same time, and a fused one gives each the time of the whole: they follow one another,
+# last equally long, and no two go the same way. `spent_us` is the share of an operation in the time of its group. A
+# time that operations with several peers have in common is not that of a transfer between two of them.
+_OPERATIONS = f"""
 CREATE OR REPLACE TEMP TABLE p2p_operations AS
+WITH recorded AS (
+    SELECT
+        k.comm, e.coll = 'Send' AS sends, e.rank, e.p2p_peer AS peer, hash(e.hostname, e.pid) AS writer,
+        e.coll_sn::BIGINT AS sn, e.coll_msg_size_bytes AS size_bytes, e.coll_exec_time_us AS time_us,
+        e.dump_timestamp_us AS dump_us
+    FROM stored_events AS e
+    JOIN diagnosed_communicators AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
+    WHERE e.kind = 'p2p' AND e.hostname IS NOT NULL AND e.pid IS NOT NULL
+        AND e.coll_sn < 4611686018427387904 AND e.coll IN ('Send', 'Recv') AND e.p2p_peer >= 0
+        AND k.comm % $passes = $pass
+),
+runs AS (
+    SELECT *, coalesce(sum(differs::INTEGER) OVER (PARTITION BY comm, rank, writer ORDER BY sn), 0) AS run
+    FROM (
+        SELECT
+            *,
+            coalesce(
+                abs(time_us - lag(time_us) OVER before)
+                    > {_SAME_TIME_US} + {_SAME_TIME_SHARE} * lag(time_us) OVER before,
+                true
+            ) AS differs
+        FROM recorded
+        WINDOW before AS (PARTITION BY comm, rank, writer ORDER BY sn)
+    )
+),
+grouped AS (
+    SELECT *, row_number() OVER (PARTITION BY comm, rank, writer, run, peer, sends ORDER BY sn) AS turn FROM runs
+)
 SELECT
-    k.comm, e.coll = 'Send' AS sends, e.rank, e.p2p_peer AS peer, hash(e.hostname, e.pid) AS writer,
-    e.coll_sn::BIGINT AS sn, e.coll_msg_size_bytes AS size_bytes, e.coll_exec_time_us AS time_us,
-    e.dump_timestamp_us AS dump_us
-FROM stored_events AS e
-JOIN diagnosed_communicators AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
-WHERE e.kind = 'p2p' AND e.hostname IS NOT NULL AND e.pid IS NOT NULL
-    AND e.coll_sn < 4611686018427387904 AND e.coll IN ('Send', 'Recv') AND e.p2p_peer >= 0
-    AND k.comm % $passes = $pass
+    * EXCLUDE (run, turn, differs),
+    time_us / count(*) OVER one AS spent_us,
+    min(peer) OVER one < max(peer) OVER one
+        AND max(time_us) OVER one - min(time_us) OVER one <= {_SAME_TIME_US} AS fused
+FROM grouped
+WINDOW one AS (PARTITION BY comm, rank, writer, run, turn)
 """
 
 # A rank is lossless when its numbers have no gap; `share` of its operations was recorded.
@@ -99,8 +132,8 @@ blocked AS (
 sums AS (
     SELECT
         comm, rank, peer, sends, before, writer, block,
-        CASE WHEN any_value(in_period) IS NULL THEN sum(time_us)
-            ELSE avg(time_us) * any_value(total) / max(in_period) / $blocks
+        CASE WHEN any_value(in_period) IS NULL THEN sum(spent_us)
+            ELSE avg(spent_us) * any_value(total) / max(in_period) / $blocks
         END AS time_us
     FROM blocked
     GROUP BY comm, rank, peer, sends, before, writer, block
@@ -120,7 +153,7 @@ WITH matched AS MATERIALIZED (
     JOIN p2p_numbered AS r
         ON r.comm = s.comm AND r.rank = s.peer AND r.peer = s.rank AND r.number = s.number
         AND r.size_bytes = s.size_bytes AND coalesce(s.in_period = r.in_period, true)
-    WHERE s.sends AND NOT r.sends AND s.time_us IS NOT NULL AND r.time_us IS NOT NULL
+    WHERE s.sends AND NOT r.sends AND s.time_us IS NOT NULL AND r.time_us IS NOT NULL AND NOT (s.fused OR r.fused)
 ),
 totals AS (SELECT comm, rank, peer, max(number) AS total FROM matched GROUP BY comm, rank, peer),
 blocked AS (
@@ -245,7 +278,7 @@ def point_to_point(con: duckdb.DuckDBPyConnection, incarnation: int, blocks: int
     con.execute("DROP TABLE p2p_operations; DROP TABLE p2p_numbered")
     edges.sort(key=lambda edge: (edge.comm, edge.source, edge.target))
     pairs.sort(key=lambda pair: (pair.comm, pair.source, pair.target, pair.size_bytes, pair.block))
-    return PointToPoint(edges, pairs, spent, bool(pairs) and numbered >= _NUMBERED_ENOUGH * ranks)
+    return PointToPoint(edges, pairs, spent, bool(edges) and numbered >= _NUMBERED_ENOUGH * ranks)
 
 
 def _positions(con: duckdb.DuckDBPyConnection) -> tuple[pa.Table, int]:

@@ -1,0 +1,64 @@
+"""Groups of Send and Recv, of which each record has the time of all; ranks are hosts, 20 steps of a second."""
+
+from pathlib import Path
+
+import pytest
+
+from nixt_pipeline.settings import Settings
+from nixt_pipeline_tests.diagnosis.test_observations import observed
+from nixt_pipeline_tests.records import EPOCH_US, collective, send, write_log
+
+STEPS = 20
+
+
+def write(directory: Path, ranks: int, group: list[list[tuple[str, int, int]]]) -> Path:
+    """In each step, an AllReduce of 100 us, and of each rank the operations (kind, peer, time) of its `group`."""
+    for rank in range(ranks):
+        own = {"rank": rank, "n_ranks": ranks, "host": f"node-{rank}", "pid": rank}
+        lines = []
+        for step in range(STEPS):
+            at_us = EPOCH_US + step * 1_000_000
+            lines.append(collective(sn=step, nnodes=ranks, time_us=100, at_us=at_us, **own))  # type: ignore[arg-type]
+            for n, (kind, peer, time_us) in enumerate(group[rank], start=1 + step * len(group[rank])):
+                # Every step is a little longer or shorter, as in any job.
+                time = time_us + 100 * (step % 2)
+                lines.append(send(sn=n, kind=kind, peer=peer, time_us=time, at_us=at_us, **own))  # type: ignore[arg-type]
+        write_log(directory / f"node-{rank}-pid{rank}.log", *lines)
+    return directory
+
+
+def test_what_runs_at_the_same_time_is_counted_once(tmp_path: Path, settings: Settings) -> None:
+    first = [("Send", 1, 1000), ("Recv", 1, 1000)]
+    second = [("Recv", 0, 500), ("Send", 0, 480)]
+    seen = observed(write(tmp_path / "job", 2, [first, second]), settings)
+    # 20 times 100 us of AllReduce, and a group that takes 50 us more in the middle; half of the sum when they differ.
+    assert seen.communicating.sum(axis=1).tolist() == pytest.approx([20 * 1150, 20 * 640])
+    # Both are with one peer: the shorter of two records is the transfer still.
+    assert {t.transfer_us for t in seen.transfers if t.path[0] == "p2p"} == {500.0, 480.0, 600.0, 580.0}
+
+
+def test_one_after_the_other_adds_up(tmp_path: Path, settings: Settings) -> None:
+    seen = observed(
+        write(tmp_path / "job", 2, [[("Send", 1, 1000), ("Recv", 1, 400)], [("Recv", 0, 900), ("Send", 0, 400)]]),
+        settings,
+    )
+    assert seen.communicating.sum(axis=1).tolist() == pytest.approx([20 * 1600, 20 * 1500])
+
+
+def test_equal_times_of_the_same_send_are_not_one_group(tmp_path: Path, settings: Settings) -> None:
+    twice = [("Send", 1, 1000), ("Send", 1, 1000)]
+    seen = observed(write(tmp_path / "job", 2, [twice, [("Recv", 0, 1000), ("Recv", 0, 1000)]]), settings)
+    assert seen.communicating.sum(axis=1).tolist() == pytest.approx([20 * 2200, 20 * 2200])
+
+
+def test_the_time_of_an_all_to_all_is_no_transfer(tmp_path: Path, settings: Settings) -> None:
+    group = [
+        [(kind, peer, 1000 * (1 + rank)) for peer in range(3) if peer != rank for kind in ("Send", "Recv")]
+        for rank in range(3)
+    ]
+    seen = observed(write(tmp_path / "job", 3, group), settings)
+    assert seen.communicating.sum(axis=1).tolist() == pytest.approx(
+        [20 * (150 + 1000 * (1 + rank)) for rank in range(3)]
+    )
+    assert not [t for t in seen.transfers if t.path[0] == "p2p"]
+    assert seen.matched_p2p == 20 * 6
