@@ -124,7 +124,7 @@ def series_of(
     comms = {comm.number: comm for comm in numbered.values()}
     found = []
     for (number, coll), members in sorted(reaches.items()):
-        first = min(reach.first for reach in members)
+        first = 0 if one_slot else min(reach.first for reach in members)  # a slot may lose nearly all of a function
         numbers = sum(reach.last - first + 1 for reach in members)
         lost = max(0.0, 1 - sum(reach.records for reach in members) / numbers)
         last = {reach.process: reach.last for reach in members}
@@ -240,8 +240,8 @@ def _with_slots(tracks: Sequence[Track], series: Sequence[Series]) -> list[Track
         ended = [number for number in alike if ends[number][0] == track.what]
         if own and own[0] != track.what and len(ended) * 2 >= len(alike):
             last = min(ends[number][1] for number in ended)
-            if all(reached.get((number, own[0]), -1) >= own[1] for number in ended):
-                track = replace(track, reached=min(track.reached, last - 1), hidden=0.0)
+            if track.reached < last and all(reached.get((number, own[0]), -1) >= own[1] for number in ended):
+                track = replace(track, reached=last - 1, hidden=0.0)
         told.append(track)
     return told
 

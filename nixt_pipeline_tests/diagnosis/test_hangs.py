@@ -139,7 +139,7 @@ def test_the_newest_operation_stays_in_the_slot_of_an_old_plugin() -> None:
     # Something else was recorded after it: more of the same may have been overwritten.
     assert stopped([slot(1, 152, True), slot(2, 151, False), slot(3, 149, False)]) == []
     # Others were overwritten by the AllGather that follows: it would be in the slot of the third one as well.
-    ended = [slot(n, 152, n < 3) for n in (1, 2, 3)]
+    ended = [slot(1, 152, True), slot(2, 152, True), slot(3, 151, False)]
     assert stopped([*ended, *(slot(n, 152, n == 3, "ReduceScatter") for n in (1, 2, 3))]) == [
         ({3}, {("a", 3), ("b", 3)})
     ]
