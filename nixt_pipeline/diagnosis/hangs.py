@@ -22,6 +22,7 @@ from nixt_pipeline.diagnosis.stopped import (
     series_of,
     stages,
     stopped_first,
+    together,
     tracks_of,
     without_end,
 )
@@ -33,6 +34,8 @@ from nixt_pipeline.settings import Thresholds
 _PENDING_RECORDS = 3
 # At any moment, some are a little ahead of others that do the same in the same stage.
 _STEADY_LEAD = 3
+# Of thousands of jobs with lost records, hardly one may wake somebody up.
+_PAGED_CHANCE = 1e-4
 
 _MISMATCHES = """
 SELECT k.comm, c.coll, count(*) AS cells, min(c.coll_sn) AS first_sn, min(c.first_dump_us) AS first_dump_us
@@ -74,7 +77,8 @@ def find_hangs(
     pending = unfinished(series, recorded.frontier, len(seen.processes)) if not_killed and not stops else None
     if pending:
         return [*findings, _never_completed(seen, pending)]
-    return findings + [_hang(seen, stop, tracks, not_killed or stop.lead > _STEADY_LEAD) for stop in stops]
+    sure = [stop for stop in stops if stop.chance <= _PAGED_CHANCE and (not_killed or stop.lead > _STEADY_LEAD)]
+    return findings + ([_hang(seen, together(sure or stops), tracks, bool(sure))] if stops else [])
 
 
 def _hang(seen: Observations, stop: Stop, tracks: Sequence[Track], sure: bool) -> Finding:
@@ -104,6 +108,7 @@ def _hang(seen: Observations, stop: Stop, tracks: Sequence[Track], sure: bool) -
             f"{len(alike)} that do the same got further, and wait. The log has completed operations only: who never"
             " entered the operation and who waits in it look alike. A job that was killed in the middle of a step"
             + (" could look the same." if sure else ", at this moment, would look the same.")
+            + (f" Lost records alone could, with p < {stop.chance:.1g}." if stop.chance > 0 else "")
         ),
         next_step=(
             f"Get stacks (py-spy, gdb) of the {len(suspects)} processes on {', '.join(hosts)}: the one that is not"

@@ -88,12 +88,14 @@ class Track:
 
 @dataclass(frozen=True)
 class Stop:
-    """One hang: the tracks that stopped first, the processes of which one hung, and by how many operations those that
-    do the same in the same stage are ahead (0 when there are none: stages are never equally far)."""
+    """One hang: the tracks that stopped first, the processes of which one hung, by how many operations those that do
+    the same in the same stage are ahead (0 when there are none: stages are never equally far), and how likely lost
+    records alone would make it seem so, anywhere in the job."""
 
     first: tuple[Track, ...]
     suspects: frozenset[Process]
     lead: int
+    chance: float
 
 
 def without_end(
@@ -264,14 +266,29 @@ def stopped_first(tracks: Sequence[Track]) -> list[Stop]:
     carried: dict[tuple[int, frozenset[Process]], list[Track]] = defaultdict(list)
     for track in tracks:
         carried[track.carrier].append(track)
-    stopped = []
-    for members in carried.values():
+    stopped, chances = [], {}
+    for carrier, members in carried.items():
         leads = [(track, max(0, usual[track.family] - track.reached)) for track in members]
         # Whoever lost many records may have lost the last ones in all of its ranks.
-        if prod(track.hidden**lead for track, lead in leads) * len(carried) <= _LEAD_CHANCE:
+        chances[carrier] = prod(track.hidden**lead for track, lead in leads) * len(carried)
+        if chances[carrier] <= _LEAD_CHANCE:
             stopped += [track for track, lead in leads if lead > 0]
     edges = [track for track in tracks if track.what == SEND_RECV]
-    return [Stop(*_narrowed(group), _lead(group, usual)) for group in _joined(stopped, edges)]
+    return [
+        Stop(*_narrowed(group), _lead(group, usual), min(chances[track.carrier] for track in group))
+        for group in _joined(stopped, edges)
+    ]
+
+
+def together(stops: Sequence[Stop]) -> Stop:
+    """Several that stopped without anything recorded between them, as one: a job hangs once, and all but one of them
+    wait for it, or stopped because their host did."""
+    return Stop(
+        tuple(track for stop in stops for track in stop.first),
+        frozenset().union(*(stop.suspects for stop in stops)),
+        max(stop.lead for stop in stops),
+        min(stop.chance for stop in stops),
+    )
 
 
 def _lead(group: Iterable[Track], usual: Mapping[tuple[Hashable, ...], int]) -> int:

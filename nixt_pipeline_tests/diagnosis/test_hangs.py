@@ -3,9 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from nixt_pipeline.diagnosis.frontier import EarlyEnd
 from nixt_pipeline.diagnosis.observations import Communicator, Edge, Process
-from nixt_pipeline.diagnosis.stopped import Series, ended_together, stages, stopped_first, tracks_of, without_end
+from nixt_pipeline.diagnosis.stopped import (
+    Series,
+    Stop,
+    ended_together,
+    stages,
+    stopped_first,
+    together,
+    tracks_of,
+    without_end,
+)
 from nixt_pipeline_tests.diagnosis.examples import communicator
 
 
@@ -24,14 +35,19 @@ def edge(number: int, operations: int, source: str = "a", target: str = "b", rec
     return Edge(100 + number, *ends, operations, operations, recorded, recorded)
 
 
-def stopped(series: Sequence[Series], edges: Sequence[Edge] = ()) -> list[tuple[set[int], set[Process]]]:
-    """The communicators that stopped first, and who may have hung, of each hang."""
+def stops(series: Sequence[Series], edges: Sequence[Edge] = ()) -> list[Stop]:
+    """Each hang."""
     comms: dict[int, Communicator] = {item.comm.number: item.comm for item in series}
     comms |= {edge.comm: communicator(edge.comm, edge.source, edge.target) for edge in edges}
     everyone = sorted({member for comm in comms.values() for member in comm.members})
     numbered = [comms.get(number, communicator(number)) for number in range(max(comms, default=-1) + 1)]
     tracks = tracks_of(series, edges, numbered, stages(series, everyone))
-    return [({track.comm.number for track in stop.first}, set(stop.suspects)) for stop in stopped_first(tracks)]
+    return stopped_first(tracks)
+
+
+def stopped(series: Sequence[Series], edges: Sequence[Edge] = ()) -> list[tuple[set[int], set[Process]]]:
+    """The communicators that stopped first, and who may have hung, of each hang."""
+    return [({track.comm.number for track in stop.first}, set(stop.suspects)) for stop in stops(series, edges)]
 
 
 def test_the_communicator_that_stopped_before_its_alike_holds_the_one_who_hung() -> None:
@@ -65,6 +81,21 @@ def test_a_log_that_ends_unevenly_lost_its_tail_and_proves_nothing() -> None:
     assert ended_together([pair(1, 152), pair(3, 149)])
     # Of four records, one is lost, and of these, one of the last.
     assert ended_together([pair(1, 152, lost=0.25), series(3, {("a", 3): 151, ("b", 3): 152}, lost=0.25)])
+
+
+def test_how_likely_lost_records_look_like_a_hang_is_known() -> None:
+    # Each of its two ranks loses a tenth of its records, and both lost the last three, in one of four communicators (0
+    # has no collectives).
+    [stop] = stops([pair(1, 152, lost=0.1), pair(2, 152, lost=0.1), pair(3, 149, lost=0.1)])
+    assert stop.chance == pytest.approx(0.01**3 * 4)
+    [stop] = stops([pair(1, 152), pair(2, 152), pair(3, 149)])
+    assert stop.chance == 0
+
+
+def test_what_stopped_apart_is_one_hang_all_the_same() -> None:
+    both = together(stops([pair(1, 152), pair(2, 152), pair(3, 149), pair(4, 152), pair(5, 150)]))
+    assert {track.comm.number for track in both.first} == {3, 5}
+    assert both.suspects == {("a", 3), ("b", 3), ("a", 5), ("b", 5)}
 
 
 def test_what_may_have_lost_its_last_records_is_no_suspect() -> None:
