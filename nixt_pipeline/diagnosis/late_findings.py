@@ -1,10 +1,14 @@
 """Late ranks and hosts in words, and as one finding where the log cannot tell which of several it is."""
 
+from collections import Counter
+
 from nixt_pipeline.diagnosis.findings import Effect, Finding, Severity, severity_by_cost
 from nixt_pipeline.diagnosis.lateness import Late
 from nixt_pipeline.diagnosis.observations import Observations
 from nixt_pipeline.settings import Thresholds
 
+# So many processes of a stage, or this share of it, may be a little late by faults of their own.
+_FEW, _FEW_SHARE = 3, 0.05
 # Names in a sentence; all are in the lists of the finding.
 _SHOWN = 4
 
@@ -26,6 +30,24 @@ def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> l
         findings.append(_finding(seen, first, group, "info" if role else severity if sure else "P2"))
         named.append(first)
     return findings
+
+
+def outstanding(seen: Observations, late: list[Late], limits: Thresholds) -> list[Late]:
+    """Without the processes that are a little late (no more than a note) when they are many in their stage: GPUs differ
+    by some percent, and the slower part of them is no fault."""
+    mild = [
+        entity
+        for entity in late
+        if entity.level == "rank"
+        and severity_by_cost(entity.typical_share, entity.slowdown or 1.0, limits.p1_slowdown, limits) == "P2"
+    ]
+    stages = seen.stages()
+    many = {
+        stage
+        for stage, number in Counter(entity.stage for entity in mild).items()
+        if number > max(_FEW, _FEW_SHARE * len(stages[stage]))
+    }
+    return [entity for entity in late if entity not in mild or entity.stage not in many]
 
 
 def _stands_apart(first: Late, named: list[Late], limits: Thresholds) -> bool:

@@ -1,10 +1,13 @@
 """Two hosts a and b (and more) with two processes each; a block lasts one second."""
 
+from dataclasses import replace
+
 import pytest
 
-from nixt_pipeline.diagnosis.late_findings import late_findings
-from nixt_pipeline.diagnosis.lateness import find_late
+from nixt_pipeline.diagnosis.late_findings import late_findings, outstanding
+from nixt_pipeline.diagnosis.lateness import Late, find_late
 from nixt_pipeline.diagnosis.observations import Arrival, Observations, Process, Transfer
+from nixt_pipeline.diagnosis.windows import Window
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.diagnosis.examples import collective, communicator, observations
 
@@ -199,3 +202,18 @@ def test_a_mild_slowdown_is_told_by_its_size() -> None:
     (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
     assert (finding.severity, finding.processes) == ("P2", ("a-pid1",))
     assert finding.effect.slowdown == 1 + 40 / 300
+
+
+def test_many_that_are_a_little_late_are_the_slower_part_of_a_stage_and_no_fault() -> None:
+    members = [(host, pid) for host in "abcdefgh" for pid in (1, 2)]
+    seen = observations([communicator(0, *members)], blocks=40)
+    mild = Late(
+        level="rank", hosts=("a",), processes=(A1,), stage=0, window=Window(0, 39, 39, 40), cost_share=0.07,
+        typical_share=0.07, slowdown=1.08, lost_us=1e6, late_us=7e4, probability=0.0, last_share=0.9, waited_cells=99,
+        peers=15,
+    )  # fmt: skip
+    few = [replace(mild, processes=(member,)) for member in members[:3]]
+    four = [*few, replace(mild, processes=(members[4],))]
+    broken = replace(mild, processes=(members[5],), slowdown=1.5)
+    assert outstanding(seen, few, LIMITS) == few
+    assert outstanding(seen, [*four, broken], LIMITS) == [broken]
