@@ -5,10 +5,13 @@ from collections import Counter
 from nixt_pipeline.diagnosis.findings import Effect, Finding, Severity, severity_by_cost
 from nixt_pipeline.diagnosis.lateness import Late
 from nixt_pipeline.diagnosis.observations import Observations
+from nixt_pipeline.diagnosis.stages import operations_of
 from nixt_pipeline.settings import Thresholds
 
 # So many processes of a stage, or this share of it, may be a little late by faults of their own.
 _FEW, _FEW_SHARE = 3, 0.05
+# Who waits for somebody late is about as late as that, give or take what was not recorded.
+_AS_LATE = 1.25
 # Names in a sentence; all are in the lists of the finding.
 _SHOWN = 4
 
@@ -17,7 +20,7 @@ def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> l
     """One finding for each late entity, or for several of which one makes the others late."""
     findings: list[Finding] = []
     named: list[Late] = []
-    left = sorted(late, key=lambda entity: -entity.lost_us)
+    left = sorted(_without_waiting_stages(seen, late), key=lambda entity: -entity.lost_us)
     while left:
         first = left.pop(0)
         group = [first, *(other for other in left if _one_question(seen, first, other))]
@@ -69,6 +72,43 @@ def _together(one: Late, other: Late) -> bool:
 def _one_question(seen: Observations, first: Late, other: Late) -> bool:
     """Whether one may wait for the other in a Send or Recv that was not recorded."""
     return seen.matched_p2p == 0 and other.stage != first.stage and _together(first, other)
+
+
+def _without_waiting_stages(seen: Observations, late: list[Late]) -> list[Late]:
+    """Without the tensor groups that only waited, in a Send or Recv that was not recorded, for a late process of
+    another stage.
+
+    Who waits for another stage does so with its whole tensor group, for that whose Sends it waits for goes at one pace.
+    A process that is late alone in its tensor group is so by its own doing.
+    """
+    if seen.matched_p2p > 0:
+        return late
+    alone = [entity for entity in late if _late_alone(seen, entity, late)]
+    if len({entity.stage for entity in alone}) != 1:
+        return late
+    return [
+        entity
+        for entity in late
+        if not any(
+            entity.stage != root.stage and _together(root, entity) and entity.cost_share <= root.cost_share * _AS_LATE
+            for root in alone
+        )
+    ]
+
+
+def _late_alone(seen: Observations, entity: Late, late: list[Late]) -> bool:
+    """Whether it is a process that nobody is late with in the communicator within its host that does most."""
+    operations = operations_of(seen)
+    inside = [
+        comm
+        for comm in seen.communicators
+        if len(comm.hosts) == 1 < len(comm.members) and operations[comm.number] and entity.processes[0] in comm.members
+    ]
+    if entity.level != "rank" or not inside:
+        return False
+    tensor = max(inside, key=lambda comm: operations[comm.number])
+    others = {process for other in late if other is not entity for process in other.processes}
+    return others.isdisjoint(tensor.members)
 
 
 def _waiting_inside(seen: Observations, first: Late, others: list[Late]) -> list[Late]:

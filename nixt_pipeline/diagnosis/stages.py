@@ -7,7 +7,7 @@ the last stage share. Names rarely tell them apart, and releases before 2.30 wri
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 # Losses, norms and flags have some bytes to some kilobytes; what a layer exchanges is hundreds of times as much.
 _CONTROL_BYTES = 64 * 1024
 _CONTROL_SHARE = 1 / 16
+# Whatever happens once in a step happens equally often, give or take what was lost.
+_ONCE = 1.25
 # Stages whose processes differ by less of the time in communication may be compared: nobody is named for so little.
 _LEAST_DIFFERENCE = 0.02
 # What those reach of whom others do not wait for; as in `lateness`.
@@ -55,15 +57,34 @@ def _joining(seen: Observations) -> list[Communicator]:
         and len(comm.members) < len(seen.processes)
         and comm.role != "pipeline"
     ]
-    # Where some share messages with no other host, those who do are the first and the last stage.
-    bridged = {member for comm in candidates if len(comm.hosts) > 1 for member in comm.members}
-    if len(bridged) < len(seen.processes):
-        candidates = [comm for comm in candidates if len(comm.hosts) == 1]
+    operations = operations_of(seen)
+    inside = Counter(member for comm in candidates if len(comm.hosts) == 1 for member in comm.members)
+    once = _ONCE * min(operations.values(), default=0.0)
+    # Those who share data within their host, and once a step with one other host, tie the first and the last stage.
+    across = [
+        comm
+        for comm in candidates
+        if len(comm.hosts) > 1
+        and not (
+            len(comm.members) == 2
+            and operations[comm.number] <= once
+            and all(inside[member] > 1 for member in comm.members)
+        )
+    ]
+    # So do those who share messages with another host where some share none.
+    bridged = {member for comm in across for member in comm.members}
+    joining = [comm for comm in candidates if len(comm.hosts) == 1]
+    joining += across if len(bridged) == len(seen.processes) else []
+    return sorted(joining, key=lambda comm: (len(comm.hosts) > 1, -operations[comm.number], comm.number))
+
+
+def operations_of(seen: Observations) -> dict[int, float]:
+    """About how many collectives each communicator did, by number; none that did none."""
     operations: dict[int, float] = defaultdict(float)
     for transfer in seen.transfers:
         if transfer.path[0] == "collective":
             operations[transfer.comm] += transfer.stands_for
-    return sorted(candidates, key=lambda comm: (len(comm.hosts) > 1, -operations[comm.number], comm.number))
+    return operations
 
 
 class _Partition:

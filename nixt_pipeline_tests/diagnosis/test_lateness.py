@@ -169,6 +169,22 @@ def test_late_stages_whose_send_and_recv_were_not_recorded_are_one_ambiguous_fin
     assert finding.onset_us == 20_000_000
 
 
+def test_a_tensor_group_that_waits_for_a_late_process_of_another_stage_is_not_named() -> None:
+    # Two stages of two tensor groups. A1 is late for its own group as well; c1 and c2, who wait for what it sends, are
+    # late only for the other group of their stage.
+    c1, c2, d1, d2 = ("c", 1), ("c", 2), ("d", 1), ("d", 2)
+    tensor = [communicator(n, *pair) for n, pair in enumerate(((A1, A2), (B1, B2), (c1, c2), (d1, d2)))]
+    data = [communicator(4 + n, *pair) for n, pair in enumerate(((A1, B1), (A2, B2), (c1, d1), (c2, d2)))]
+    seen = observations(
+        [*tensor, *data],
+        wait_us=dict.fromkeys((A2, B1, B2, d1, d2), HALF),
+        arrivals=[*last(0, A1), *last(4, A1), *last(6, c1), *last(7, c2)],
+        blocks=40,
+    )
+    (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    assert (finding.severity, finding.processes, finding.ambiguous) == ("P1", ("a-pid1",), False)
+
+
 def test_who_is_late_for_others_only_is_one_of_its_tensor_group() -> None:
     # Two processes of b were not recorded waiting for one another: each is last in a ring of its own.
     c1, c2, b3, b4 = ("c", 1), ("c", 2), ("b", 3), ("b", 4)

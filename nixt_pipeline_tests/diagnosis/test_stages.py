@@ -89,5 +89,20 @@ def test_where_stages_are_hosts_only_first_and_last_are_tied_and_stay_apart() ->
     assert hosts_of_stages(observations([*tied, *inside])) == ["a", "b", "c"]
 
 
+def test_where_two_stages_are_hosts_what_ties_them_comes_once_a_step_beside_two_groups_inside() -> None:
+    tensor = [communicator(n, *members) for n, members in enumerate((A, B))]
+    data = [communicator(2 + n, *members) for n, members in enumerate((A, B))]
+    tied = [communicator(4 + n, *pair) for n, pair in enumerate(zip(A, B, strict=True))]
+
+    def seen(times_a_block: int) -> Observations:
+        transfers = [t for comm in (*tensor, *data) for t in collective(comm, [100.0] * 10) * 4]
+        transfers += [t for comm in tied for t in collective(comm, [100.0] * 10) * times_a_block]
+        transfers += collective(communicator(6, *A, *B), [30.0] * 10, size=4)
+        return observations([*tensor, *data, *tied, communicator(6, *A, *B)], transfers=transfers)
+
+    assert hosts_of_stages(seen(1)) == ["a", "b"]
+    assert hosts_of_stages(seen(2)) == ["ab"]
+
+
 def _edge(comm: int, source: Process, target: Process) -> Edge:
     return Edge(comm, source, target, 10, 10, 1.0, 1.0)
