@@ -309,30 +309,36 @@ def _block_ends(con: duckdb.DuckDBPyConnection, blocks: int) -> tuple[int | None
 
 
 def _block_durations(con: duckdb.DuckDBPyConnection, blocks: int, launch: dict[str, Any]) -> Floats:
-    """Wall time of each block: differences of one communicator's own write times, the median over communicators.
+    """Wall time of each block: differences of write times, in the middle over the communicators, each by its own clock.
 
-    Blocks that were written by the same pass of the dump thread share the time since the pass before. The first block
-    gets its share of the whole log.
+    Blocks that were written by the same pass of the dump thread share the time since the pass before.
     """
-    by_comm: dict[int, dict[int, int]] = defaultdict(dict)
-    for comm, block, until in con.sql(queries.BLOCK_ENDS).fetchall():
-        if until is not None:
-            by_comm[comm][block] = until
+    ends = con.sql(queries.BLOCK_ENDS).fetchnumpy()
+    comms, comm = np.unique(ends["comm"], return_inverse=True)
+    known = ~np.ma.getmaskarray(ends["until_us"])
+    written = np.full((len(comms), blocks), np.nan)
+    written[comm[known], ends["block"][known]] = ends["until_us"][known]
     [(span,)] = con.sql(
         "SELECT median(last_dump_us - first_dump_us) FROM processes WHERE incarnation = $incarnation", params=launch
     ).fetchall()
     share = float(span or 0) / blocks
+    seen = ~np.isnan(written).all(axis=0)
+    if not seen.any():
+        return np.full(blocks, share)
+    written = written[~np.isnan(written).all(axis=1)]
+    written -= np.nanmedian(written, axis=1, keepdims=True)
     durations = np.full(blocks, share)
-    for block in range(1, blocks):
-        steps = [ends[block] - ends[block - 1] for ends in by_comm.values() if block in ends and block - 1 in ends]
-        if steps:
-            durations[block] = max(0.0, float(np.median(steps)))
+    middle = np.nanmedian(written[:, seen], axis=0)
+    durations[np.flatnonzero(seen)[1:]] = np.maximum(np.diff(middle), 0)
     return shared_out(durations, _SAME_PASS * share)
 
 
 def shared_out(durations: Floats, least: float) -> Floats:
-    """Each run of durations below `least` shares the duration before it."""
+    """Each run of durations below `least` shares the duration before it; those of the first run, which nobody knows,
+    become the middle one of the others."""
     passes = np.cumsum((durations > least).astype(np.int64))
     passes = passes - passes[0]
     shared: Floats = (np.bincount(passes, durations) / np.bincount(passes))[passes]
+    if passes[-1] > 0:
+        shared[passes == 0] = np.median(shared[passes > 0])
     return shared
