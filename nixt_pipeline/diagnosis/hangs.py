@@ -5,14 +5,15 @@ last numbers, and then nothing is concluded.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import duckdb
 
 from nixt_pipeline.diagnosis.coverage import Recorded
 from nixt_pipeline.diagnosis.findings import Finding
-from nixt_pipeline.diagnosis.observations import Edge, Observations
+from nixt_pipeline.diagnosis.mid_step import MidStep, stopped_in_step
+from nixt_pipeline.diagnosis.observations import Communicator, Edge, Observations
 from nixt_pipeline.diagnosis.recording import records_per_pass
 from nixt_pipeline.diagnosis.stopped import (
     Series,
@@ -77,6 +78,9 @@ def find_hangs(
     pending = unfinished(series, recorded.frontier, len(seen.processes)) if not_killed and not stops else None
     if pending:
         return [*findings, _never_completed(seen, pending)]
+    begun = [] if stops else [stop for stop in stopped_in_step(con, seen.incarnation) if stop.communicator in numbered]
+    if begun:
+        return [*findings, _within_step(seen, begun, numbered, not_killed)]
     sure = [stop for stop in stops if stop.chance <= _PAGED_CHANCE and (not_killed or stop.lead > _STEADY_LEAD)]
     return findings + ([_hang(seen, together(sure or stops), tracks, bool(sure))] if stops else [])
 
@@ -135,6 +139,37 @@ def _never_completed(seen: Observations, item: Series) -> Finding:
         next_step=(
             "If the job did not end by itself, get stacks (py-spy, gdb) of all processes: the one that is not inside"
             " this collective is it."
+        ),
+    )
+
+
+def _within_step(
+    seen: Observations, begun: Sequence[MidStep], numbered: Mapping[int, Communicator], sure: bool
+) -> Finding:
+    comms = [numbered[stop.communicator] for stop in begun]
+    whole = len(comms) == 1 and len(comms[0].members) == len(seen.processes)
+    ends = "; ".join(
+        f"{comm.label} completed {stop.steps:,} steps of {len(stop.step)} operations, {stop.done} of one more, and no"
+        f" {stop.step[stop.done].coll} of {stop.step[stop.done].size_bytes:,} bytes, which comes next"
+        for comm, stop in zip(comms, begun, strict=True)
+    )
+    return Finding(
+        kind="hang",
+        severity="P1" if sure else "P2",
+        level="communicator" if whole else "run",
+        hosts=tuple(sorted({host for host, _ in seen.processes})),
+        processes=tuple(f"{host}-pid{pid}" for host, pid in seen.processes),
+        communicators=tuple(sorted(comm.id for comm in comms)),
+        ambiguous=True,
+        onset_us=_last_time(seen),
+        evidence=f"The job was killed or hung in the middle of a step. {ends}. All processes ended so.",
+        counter_evidence=(
+            "A job whose last step is meant to end so"
+            + (" would look the same." if sure else ", or that was killed at this moment, would look the same.")
+        ),
+        next_step=(
+            "If the job did not end by itself, get stacks (py-spy, gdb) of all processes: the one that is not inside a"
+            " collective is it."
         ),
     )
 

@@ -1,0 +1,163 @@
+"""A communicator that stopped in the middle of a step, told from the order in which it repeats its own operations.
+
+A job runs whole steps. When the last operations of a communicator begin one and do not end it, the operation that comes
+next in a step was never completed, whoever waits in it. This needs no alike communicator that got further.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+# The longest step looked for. One that has more operations mostly repeats some of them, as layers do.
+_LONGEST_STEP = 512
+# Fewer whole steps show no order.
+_STEPS = 6
+# So much of the operations is in whole steps, and the rest in evaluations between them.
+_IN_STEPS = 0.85
+# What is done now and then beside the steps (a loss, a flag) is smaller than what makes them.
+_LARGE = 8
+# Framework prefetching adds so many gathers of the backward pass to the run of them that begins a step.
+_PREFETCHED = 2
+
+_BUSIEST = """
+SELECT hostname, pid FROM processes
+WHERE incarnation = $incarnation AND hostname IS NOT NULL AND pid IS NOT NULL
+ORDER BY records DESC, hostname, pid
+LIMIT 1
+"""
+
+# What one process completed. The rows keep the order of its log, in which a communicator has its operations as they
+# were completed; what was written at once has one time.
+_COMPLETED = """
+SELECT hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, coll_msg_size_bytes::BIGINT AS size_bytes,
+    coalesce(dump_timestamp_us, 0) AS written_us
+FROM stored_events
+WHERE hostname = $hostname AND pid = $pid AND kind = 'collective' AND n_ranks > 1 AND coll_sn < 4611686018427387904
+"""
+
+# How many collectives of each communicator anybody recorded.
+_KNOWN = """
+SELECT hash(id, comm_name, n_ranks, nnodes), sum(cells)
+FROM covered_series WHERE incarnation = $incarnation
+GROUP BY ALL
+"""
+
+
+# How many whole steps there are, what is between them, and the beginning of a step that is last of all.
+_Parsed = tuple[int, list[list[int]], list[int]]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A collective function and the size of its message in bytes."""
+
+    coll: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class MidStep:
+    """A communicator (the hash of its identity) that did `done` of the operations of a `step`, after `steps` whole ones
+    and nothing since."""
+
+    communicator: int
+    step: tuple[Operation, ...]
+    done: int
+    steps: int
+
+
+def stopped_in_step(con: duckdb.DuckDBPyConnection, incarnation: int) -> list[MidStep]:
+    """The communicators of the busiest process of a launch that stopped in the middle of a step, of those of which it
+    recorded all that anybody did. Call it after `coverage.measure`, for a log that reaches to the end in which nothing
+    got less far than its alike."""
+    known = dict(con.sql(_KNOWN, params={"incarnation": incarnation}).fetchall())
+    found = []
+    for hostname, pid in con.sql(_BUSIEST, params={"incarnation": incarnation}).fetchall():
+        con.execute("SET preserve_insertion_order = true")
+        rows = con.sql(_COMPLETED, params={"hostname": hostname, "pid": pid}).fetchnumpy()
+        con.execute("SET preserve_insertion_order = false")
+        order = np.lexsort((rows["written_us"], rows["communicator"]))  # stable
+        communicators, begins = np.unique(rows["communicator"][order], return_index=True)
+        for communicator, own in zip(communicators.tolist(), np.split(order, begins[1:]), strict=True):
+            pairs = zip(rows["coll"][own].tolist(), rows["size_bytes"][own].tolist(), strict=True)
+            stop = mid_step(communicator, [Operation(*pair) for pair in pairs])
+            if stop is not None and len(own) == known.get(communicator):
+                found.append(stop)
+    return found
+
+
+def mid_step(communicator: int, operations: Sequence[Operation]) -> MidStep | None:
+    """Whether a communicator that completed these `operations` stopped in the middle of a step; None when it did not,
+    or when its last operations may be something else: an evaluation, or what it did before the first step as well."""
+    numbers: dict[Operation, int] = {}
+    codes = np.array([numbers.setdefault(operation, len(numbers)) for operation in operations], dtype=np.int64)
+    found = _whole_steps(codes)
+    if found is None:
+        return None
+    begin, length, (steps, others, tail) = found
+    step = tuple(operations[begin : begin + length])
+    if {operation.coll for operation in operations[:begin]} & {operation.coll for operation in step}:
+        return None  # the first step may have begun before: what is at its end would be taken for a beginning
+    begun = any(other[: len(tail)] == tail for other in others)
+    if not tail or begun or _may_be_evaluation(step, len(tail)) or _may_be_whole(step, len(tail)):
+        return None
+    return MidStep(communicator, step, len(tail), steps)
+
+
+def _may_be_evaluation(step: tuple[Operation, ...], done: int) -> bool:
+    """Whether the first operations of a step are all of a forward pass, or as small as what is not part of a step."""
+    large = max(operation.size_bytes for operation in step)
+    if all(operation.size_bytes * _LARGE < large for operation in step[:done]):
+        return True
+    gathers = next((n for n, operation in enumerate(step) if operation.coll != "AllGather"), len(step))
+    return gathers - _PREFETCHED <= done <= gathers
+
+
+def _may_be_whole(step: tuple[Operation, ...], done: int) -> bool:
+    """Whether the operations done are whole steps, of which the `step` that was found is many and an evaluation."""
+    large = max(operation.size_bytes for operation in step)
+    for length in range(1, done // 2 + 1):
+        again = next((n for n in range(length, len(step)) if step[n] != step[n - length]), len(step))
+        rest = step[again // length * length :]
+        small = all(operation.size_bytes * _LARGE < large for operation in rest)
+        if done % length == 0 and done <= again and (length > 1 or small):
+            return True
+    return False
+
+
+def _whole_steps(codes: Ints) -> tuple[int, int, _Parsed] | None:
+    """Where the first step begins, how many operations it has, and what follows; None when nothing repeats."""
+    for length in range(2, min(_LONGEST_STEP, len(codes) // _STEPS) + 1):
+        repeats = codes[:-length] == codes[length:]
+        if repeats.mean() < _IN_STEPS / 2:
+            continue
+        windows = np.convolve(repeats, np.ones(length, dtype=np.int64), "valid") == length
+        begin = int(windows.argmax())
+        step = codes[begin : begin + length]
+        if not windows[begin] or any(np.array_equal(step, np.roll(step, n)) for n in range(1, length // 2 + 1)):
+            continue  # nothing repeats, or a step that is shorter
+        parsed = _parsed(codes[begin:].tolist(), length)
+        if parsed[0] >= max(_STEPS, _IN_STEPS * (len(codes) - begin) / length):
+            return begin, length, parsed
+    return None
+
+
+def _parsed(codes: list[int], length: int) -> _Parsed:
+    """How many whole steps there are, what is between them, and the beginning of a step that is last of all."""
+    step, steps, position = codes[:length], 0, 0
+    others: list[list[int]] = []
+    between: list[int] = []
+    while position + length <= len(codes):
+        if codes[position : position + length] == step:
+            others += [between] if between else []
+            steps, position, between = steps + 1, position + length, []
+        else:
+            between.append(codes[position])
+            position += 1
+    rest = between + codes[position:]
+    return steps, others, rest if rest == step[: len(rest)] else []

@@ -1,0 +1,130 @@
+"""Operations of one communicator are given as letters, by what they are: see `OPERATIONS`."""
+
+from collections import Counter
+from pathlib import Path
+
+import nixt_pipeline as nixt
+from nixt_pipeline.diagnosis.findings import Finding
+from nixt_pipeline.diagnosis.mid_step import MidStep, Operation, mid_step
+from nixt_pipeline.settings import Settings
+from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
+
+MEGABYTES = 1_000_000
+OPERATIONS = {
+    "B": Operation("Broadcast", 100 * MEGABYTES),
+    "g": Operation("AllReduce", 25 * MEGABYTES),  # a bucket of gradients
+    "h": Operation("AllReduce", 9 * MEGABYTES),  # the last one
+    "k": Operation("AllReduce", 30 * MEGABYTES),  # one of the first step, before they were arranged
+    "l": Operation("AllReduce", 4),  # the loss
+    "a": Operation("AllGather", 8 * MEGABYTES),  # the parameters of a layer
+    "r": Operation("ReduceScatter", 8 * MEGABYTES),
+}
+# Two layers, whose parameters are gathered again for the backward pass, but for the last one.
+FULLY_SHARDED = "aaaararr"
+
+
+def stopped(operations: str) -> str | None:
+    """The beginning of a step that was done last, and then what comes next; None when nothing hung."""
+    stop = mid_step(1, [OPERATIONS[letter] for letter in operations])
+    if stop is None:
+        return None
+    letters = {operation: letter for letter, operation in OPERATIONS.items()}
+    step = "".join(letters[operation] for operation in stop.step)
+    return f"{step[: stop.done]} {step[stop.done]}"
+
+
+def test_a_job_that_ends_with_a_whole_step_has_not_hung() -> None:
+    assert stopped("B" + "gggh" * 20) is None
+    assert stopped(FULLY_SHARDED * 20) is None
+    assert stopped("g" * 50) is None
+    assert stopped("") is None
+
+
+def test_a_step_that_was_begun_and_not_ended_hangs_before_what_comes_next() -> None:
+    assert stopped("B" + "gggh" * 20 + "gg") == "gg g"
+    assert stopped("B" + "gggh" * 20 + "ggg") == "ggg h"
+    assert stopped(FULLY_SHARDED * 20 + "aaaar") == "aaaar a"
+    assert mid_step(7, [OPERATIONS[letter] for letter in "gggh" * 20 + "g"]) == MidStep(
+        7, tuple(OPERATIONS[letter] for letter in "gggh"), 1, 20
+    )
+
+
+def test_evaluations_between_steps_and_at_the_end_are_no_begun_step() -> None:
+    interrupted = ("gggh" * 20 + "l") * 3
+    assert stopped(interrupted) is None
+    assert stopped(interrupted + "gggh" * 7) is None
+    assert stopped(interrupted + "gggh" * 7 + "g") == "g g"
+    evaluated = (FULLY_SHARDED * 20 + "aa") * 3
+    assert stopped(evaluated) is None
+    assert stopped(evaluated + FULLY_SHARDED * 5 + "aa") is None
+    # One that was never seen before: a forward pass begins a step as well.
+    assert stopped(FULLY_SHARDED * 20 + "aaa") is None
+    assert stopped(FULLY_SHARDED * 20 + "a") == "a a"
+
+
+def test_an_evaluation_every_few_steps_is_not_taken_for_the_end_of_one_long_step() -> None:
+    # In 61 operations of 20 steps and an evaluation, the last 17 steps would be a beginning.
+    assert stopped("B" + ("ggh" * 20 + "l") * 17 + "ggh" * 17) is None
+    assert stopped(("gh" * 3 + "l") * 17 + "gh" * 2) is None
+    assert stopped(("g" * 5 + "l") * 17 + "g" * 2) is None
+
+
+def test_what_was_done_before_the_first_step_does_not_shift_the_beginning() -> None:
+    # A barrier may look like the loss.
+    assert stopped("l" + "gggl" * 20) is None
+    # The first step has other buckets but for the last one.
+    assert stopped("kkh" + "gggh" * 20) is None
+    assert stopped("kkh" + "gggh" * 20 + "gg") is None
+
+
+def test_a_small_operation_alone_is_no_begun_step() -> None:
+    assert stopped("lggg" * 20 + "l") is None
+    assert stopped("lggg" * 20 + "lg") == "lg g"
+
+
+def test_a_few_steps_or_ones_that_differ_show_no_order() -> None:
+    assert stopped("gggh" * 4 + "gg") is None
+    assert stopped("".join("g" * (2 + n * n % 5) + "h" for n in range(30)) + "g") is None
+
+
+def written(directory: Path, operations: str, passes: int) -> Path:
+    """The logs of the two processes of a job with one communicator, written all at once in each of some passes."""
+    for rank in range(2):
+        numbers: Counter[str] = Counter()
+        lines = []
+        for n, letter in enumerate(operations):
+            operation = OPERATIONS[letter]
+            at_us = EPOCH_US + n * passes // len(operations) * 100_000
+            sn = numbers[operation.coll]
+            lines.append(
+                collective(
+                    sn=sn, coll=operation.coll, size=operation.size_bytes, rank=rank, n_ranks=2, pid=rank, at_us=at_us
+                )
+            )
+            numbers[operation.coll] += 1
+        write_log(directory / f"node-01-pid{rank}.log", *lines)
+    return directory
+
+
+def hangs(directory: Path, settings: Settings) -> list[Finding]:
+    run = nixt.ingest_run(directory, settings).run
+    return [finding for finding in nixt.diagnose_run(run, settings).findings if finding.kind == "hang"]
+
+
+def test_the_order_within_a_pass_is_that_of_the_log(tmp_path: Path, settings: Settings) -> None:
+    directory = written(tmp_path / "hung", FULLY_SHARDED * 20 + "aaaar", passes=30)
+    (hang,) = hangs(directory, settings)
+    assert (hang.severity, hang.level, hang.hosts) == ("P1", "communicator", ("node-01",))
+    assert "completed 20 steps of 8 operations, 5 of one more, and no AllGather of 8,000,000 bytes" in hang.evidence
+    assert hang.ambiguous and len(hang.processes) == 2
+
+    directory = written(tmp_path / "ended", FULLY_SHARDED * 20, passes=30)
+    assert hangs(directory, settings) == []
+
+
+def test_a_job_that_writes_at_once_may_have_been_killed(tmp_path: Path, settings: Settings) -> None:
+    operations = FULLY_SHARDED * 20 + "aaaar"
+    directory = written(tmp_path / "job", operations, passes=len(operations))
+    (hang,) = hangs(directory, settings)
+    assert hang.severity == "P2"
+    assert "or that was killed at this moment" in hang.counter_evidence
