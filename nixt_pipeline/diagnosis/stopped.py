@@ -124,17 +124,27 @@ def series_of(
         if reach.communicator in numbered and reach.process not in ignored:
             reaches[numbered[reach.communicator].number, reach.coll].append(reach)
     comms = {comm.number: comm for comm in numbered.values()}
+    of_coll: dict[str, list[Reach]] = defaultdict(list)
+    for (_, coll), members in reaches.items():
+        of_coll[coll] += members
+    everywhere = {coll: _lost(members, one_slot) for coll, members in of_coll.items()}
     found = []
     for (number, coll), members in sorted(reaches.items()):
-        first = 0 if one_slot else min(reach.first for reach in members)  # a slot may lose nearly all of a function
-        numbers = sum(reach.last - first + 1 for reach in members)
-        lost = max(0.0, 1 - sum(reach.records for reach in members) / numbers)
+        lost = _lost(members, one_slot)
+        if one_slot:  # it loses nearly all of a function in all communicators alike; of one, few may have been recorded
+            lost = max(lost, everywhere[coll])
         last = {reach.process: reach.last for reach in members}
         communicator = members[0].communicator
         final = newest[communicator] == coll
         pace = middle(reach.pace for reach in members)
         found.append(Series(comms[number], coll, last, lost, one_slot, final, communicator, pace))
     return found
+
+
+def _lost(reaches: Sequence[Reach], one_slot: bool) -> float:
+    """The share of records missing before the last ones. What a slot overwrote begins with the first of all."""
+    first = 0 if one_slot else min(reach.first for reach in reaches)
+    return max(0.0, 1 - sum(reach.records for reach in reaches) / sum(reach.last - first + 1 for reach in reaches))
 
 
 def stages(series: Iterable[Series], processes: Sequence[Process]) -> dict[Process, int]:

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from nixt_pipeline.diagnosis.alike import Pace, alike, middle
+from nixt_pipeline.diagnosis.frontier import Reach
 from nixt_pipeline.diagnosis.observations import Process
-from nixt_pipeline.diagnosis.stopped import Series
+from nixt_pipeline.diagnosis.stopped import Series, series_of
+from nixt_pipeline_tests.diagnosis.examples import communicator
 from nixt_pipeline_tests.diagnosis.test_hangs import edge, pair, series, stopped
 
 MEGABYTES = 1_000_000
@@ -60,3 +62,18 @@ def test_what_goes_at_one_pace_is_alike() -> None:
 def test_one_rank_with_few_records_does_not_change_the_pace_of_its_communicator() -> None:
     assert middle([Pace(1.0, 8.0), Pace(1.02, 8.0), Pace(7.0, 80.0), Pace(None, None)]) == Pace(1.02, 8.0)
     assert middle([Pace(float("nan"))]) == Pace(None, None)
+
+
+def test_one_record_of_what_a_slot_overwrites_nearly_always_does_not_end_it() -> None:
+    comms = {number: communicator(number, ("a", number), ("b", number)) for number in range(3)}
+
+    def reach(number: int, coll: str, last: int, records: int, last_us: int) -> list[Reach]:
+        return [Reach(number, coll, member, last, 0, records, last_us) for member in comms[number].members]
+
+    reduced = [item for number in comms for item in reach(number, "ReduceScatter", 99, 95, 9_000_000)]
+    gathered = [
+        *reach(0, "AllGather", 0, 1, 1_000_000),
+        *(reach(1, "AllGather", 70, 2, 7_000_000)),
+        *reach(2, "AllGather", 59, 2, 6_000_000),
+    ]
+    assert stopped(series_of([*reduced, *gathered], comms, frozenset(), one_slot=True)) == []
