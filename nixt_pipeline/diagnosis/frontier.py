@@ -91,7 +91,7 @@ def early_ends(frontier: Sequence[Reach], one_slot: bool, limits: Thresholds) ->
     """The processes whose log ends before those of their peers by more than losses at random explain.
 
     A plugin with one slot does not lose at random, but it keeps the last operation of each communicator: only that
-    counts.
+    counts. Of whose records hardly any are there, the end is not known.
     """
     if one_slot:
         newest = newest_functions(frontier)
@@ -106,7 +106,8 @@ def early_ends(frontier: Sequence[Reach], one_slot: bool, limits: Thresholds) ->
     found = {}
     for process, reaches in sorted(of_process.items()):
         lag = sum(furthest[reach.communicator, reach.coll] - reach.last for reach in reaches)
-        if max(_lost(reaches), lost_anywhere) ** lag * len(of_process) <= _END_CHANCE:
+        lost = max(_lost(reaches), lost_anywhere)
+        if lost <= 1 - limits.min_assessable_share and lost**lag * len(of_process) <= _END_CHANCE:
             missing: dict[int, int] = defaultdict(int)
             for reach in reaches:
                 missing[reach.communicator] += furthest[reach.communicator, reach.coll] - reach.last

@@ -123,3 +123,10 @@ def test_too_little_is_not_assessable_with_a_reason(coverage: RunCoverage, reaso
     found = not_assessable(coverage, Thresholds())
     assert found.startswith(reason)
     assert bool(found) == bool(reason)
+
+
+def test_where_hardly_anything_was_recorded_no_end_is_known(tmp_path: Path, settings: Settings) -> None:
+    # One record in forty; the last one of rank 3 is the first half of the job's.
+    numbers = {rank: list(range(rank, 1_600, 40)) for rank in range(3)} | {3: list(range(3, 800, 40))}
+    recorded = measured(write(tmp_path / "job", numbers), settings)
+    assert "process-silent" not in {finding.kind for finding in capture_findings(recorded)}
