@@ -12,7 +12,7 @@ from nixt_pipeline.diagnosis.findings import Diagnosis, Finding, RunCoverage, Ve
 from nixt_pipeline.diagnosis.hangs import find_hangs
 from nixt_pipeline.diagnosis.imbalance import find_imbalance, find_turns
 from nixt_pipeline.diagnosis.intermittent import find_hesitations
-from nixt_pipeline.diagnosis.late_findings import late_findings, outstanding
+from nixt_pipeline.diagnosis.late_findings import late_findings, outstanding, without_uneven_replicas
 from nixt_pipeline.diagnosis.lateness import Late, find_late
 from nixt_pipeline.diagnosis.observations import Observations, observe
 from nixt_pipeline.diagnosis.resolution import least_cost_share, not_resolvable
@@ -71,7 +71,7 @@ def _from_times(
     if (coverage.capture_rate or 0) < _WHOLE_LOG:
         # What no collective confirms rests on times alone, and these on what happened to be recorded.
         late = [entity for entity in late if entity.last_share is not None]
-    late = outstanding(seen, late, limits)
+    late = outstanding(seen, without_uneven_replicas(seen, late), limits)
     return [
         *transfer_findings(seen, slow, limits),
         *late_findings(seen, with_causes(con, late, limits), limits),

@@ -17,6 +17,9 @@ from nixt_pipeline.settings import Thresholds
 
 Floats = NDArray[np.float64]
 
+# A stage that became slow soon after the start was fast in a tenth of the job.
+_FASTEST = 0.1
+
 
 def find_imbalance(seen: Observations, limits: Thresholds) -> list[Finding]:
     """Stages with more work than the others, hosts that are a stage of their own and became slow, and waiting in turns.
@@ -30,11 +33,11 @@ def find_imbalance(seen: Observations, limits: Thresholds) -> list[Finding]:
             others = np.delete(work, number, axis=0)
             with np.errstate(divide="ignore", invalid="ignore"):
                 ratio = np.nan_to_num(work[number] / np.median(others, axis=0), nan=1.0, posinf=1.0)
-            window = _changed(ratio, work[number], limits)
+            changed = _changed(ratio, work[number], limits)
             hosts = tuple(sorted({host for host, _ in seen.stages()[number]}))
-            if window is not None and len(hosts) == 1:
-                findings.append(_slow_stage(seen, hosts[0], ratio, window, work[number]))
-            elif window is None and float(np.median(ratio)) >= limits.min_slowdown:
+            if changed is not None and len(hosts) == 1:
+                findings.append(_slow_stage(seen, hosts[0], *changed, work[number]))
+            elif changed is None and float(np.median(ratio)) >= limits.min_slowdown:
                 findings.append(_heavy_stage(hosts, float(np.median(ratio)), len(work)))
     return findings
 
@@ -71,25 +74,37 @@ def _work(seen: Observations) -> Floats:
     return np.array([np.median(outside[[index[p] for p in stage]], axis=0) for stage in seen.stages()])
 
 
-def _changed(ratio: Floats, work: Floats, limits: Thresholds) -> Window | None:
-    """The stretch in which a stage works longer than it usually does, by itself and against the other stages, if chance
-    does not explain it."""
-    beyond = np.minimum(_beyond_usual(ratio), _beyond_usual(work))
-    window = densest_window(beyond >= limits.min_slowdown - 1)
+def _changed(ratio: Floats, work: Floats, limits: Thresholds) -> tuple[Window, float] | None:
+    """The stretch in which a stage works longer than in the rest of the job, by itself and against the other stages,
+    and how many times as long against those; if chance does not explain it."""
+    marks = (_beyond(ratio, ratio, _FASTEST) >= limits.min_slowdown - 1) & (
+        _beyond(work, work, _FASTEST) >= limits.min_slowdown - 1
+    )
+    # Warming up takes some longer than others.
+    marks[0] = False
+    window = densest_window(marks)
     if window is None or window.marked < limits.min_blocks or window.density < limits.min_density:
         return None
-    chance = noise_of([(beyond, window)]).chance(beyond[window.part()] - (limits.min_slowdown - 1) / 2, window, 1)
-    return window if chance <= limits.max_chance else None
+    usual = np.ones(len(ratio), dtype=bool)
+    usual[window.part()] = False
+    if usual[1:].sum() < limits.min_blocks:
+        return None
+    usual[0] = False
+    beyond = np.minimum(_beyond(ratio, ratio[usual], 0.5), _beyond(work, work[usual], 0.5))
+    within = beyond[window.part()]
+    chance = noise_of([(beyond, window)]).chance(within - (limits.min_slowdown - 1) / 2, window, 1)
+    if chance > limits.max_chance or np.median(within) < limits.min_slowdown - 1:
+        return None
+    return window, 1 + float(np.median(_beyond(ratio, ratio[usual], 0.5)[window.part()]))
 
 
-def _beyond_usual(values: Floats) -> Floats:
-    usual = float(np.quantile(values, 0.25))
-    return values / usual - 1 if usual > 0 else np.zeros_like(values)
+def _beyond(values: Floats, usual: Floats, quantile: float) -> Floats:
+    level = float(np.quantile(usual, quantile))
+    return values / level - 1 if level > 0 else np.zeros_like(values)
 
 
-def _slow_stage(seen: Observations, host: str, ratio: Floats, window: Window, work: Floats) -> Finding:
+def _slow_stage(seen: Observations, host: str, window: Window, slowdown: float, work: Floats) -> Finding:
     part = window.part()
-    slowdown = float(np.median(ratio[part]) / np.quantile(ratio, 0.25))
     lost = float((work[part] * (1 - 1 / slowdown)).sum())
     return Finding(
         kind="late-arrival",

@@ -1,11 +1,12 @@
 """Late ranks and hosts in words, and as one finding where the log cannot tell which of several it is."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 from nixt_pipeline.diagnosis.findings import Effect, Finding, Severity, severity_by_cost
 from nixt_pipeline.diagnosis.lateness import Late
-from nixt_pipeline.diagnosis.observations import Observations
-from nixt_pipeline.diagnosis.stages import operations_of
+from nixt_pipeline.diagnosis.observations import Observations, Process
+from nixt_pipeline.diagnosis.stages import pipeline_peers, tensor_groups
 from nixt_pipeline.settings import Thresholds
 
 # So many processes of a stage, or this share of it, may be a little late by faults of their own.
@@ -53,6 +54,29 @@ def outstanding(seen: Observations, late: list[Late], limits: Thresholds) -> lis
     return [entity for entity in late if entity not in mild or entity.stage not in many]
 
 
+def without_uneven_replicas(seen: Observations, late: list[Late]) -> list[Late]:
+    """Without those whose whole pipeline is late: what is slow in one stage makes the others wait, but longer sequences
+    take longer in all."""
+    sends, groups = pipeline_peers(seen), tensor_groups(seen)
+    return [entity for entity in late if not _whole_pipeline_late(entity, late, sends, groups)]
+
+
+def _whole_pipeline_late(
+    entity: Late, late: list[Late], sends: Mapping[Process, set[Process]], groups: Mapping[Process, frozenset[Process]]
+) -> bool:
+    members = {process for other in late if _together(entity, other) for process in other.processes}
+    pipeline = set(entity.processes)
+    new = pipeline
+    while new:
+        new = {peer for process in new for peer in sends.get(process, ())} - pipeline
+        pipeline |= new
+    if len(pipeline) == len(entity.processes):
+        return False
+    # Of a tensor group, all are late or none is, some of them by too little to show.
+    alike = (groups.get(process, frozenset({process})) for process in pipeline)
+    return all(len(members & group) * 2 >= len(group) for group in alike)
+
+
 def _stands_apart(first: Late, named: list[Late], limits: Thresholds) -> bool:
     """Whether it is no shadow of somebody worse at the same time, whose delays reach unequal numbers of recorded
     collectives: that takes as many collectives as any pattern does."""
@@ -97,18 +121,10 @@ def _without_waiting_stages(seen: Observations, late: list[Late]) -> list[Late]:
 
 
 def _late_alone(seen: Observations, entity: Late, late: list[Late]) -> bool:
-    """Whether it is a process that nobody is late with in the communicator within its host that does most."""
-    operations = operations_of(seen)
-    inside = [
-        comm
-        for comm in seen.communicators
-        if len(comm.hosts) == 1 < len(comm.members) and operations[comm.number] and entity.processes[0] in comm.members
-    ]
-    if entity.level != "rank" or not inside:
-        return False
-    tensor = max(inside, key=lambda comm: operations[comm.number])
+    """Whether it is a process that nobody is late with in its tensor group."""
+    group = tensor_groups(seen).get(entity.processes[0]) if entity.level == "rank" else None
     others = {process for other in late if other is not entity for process in other.processes}
-    return others.isdisjoint(tensor.members)
+    return group is not None and others.isdisjoint(group)
 
 
 def _waiting_inside(seen: Observations, first: Late, others: list[Late]) -> list[Late]:

@@ -87,12 +87,21 @@ def operations_of(seen: Observations) -> dict[int, float]:
     return operations
 
 
+def tensor_groups(seen: Observations) -> dict[Process, frozenset[Process]]:
+    """With whom each process shares most collectives within its host; none for a process that shares no communicator
+    within it."""
+    operations = operations_of(seen)
+    inside = [comm for comm in seen.communicators if len(comm.hosts) == 1 < len(comm.members)]
+    busiest = sorted((comm for comm in inside if operations[comm.number]), key=lambda comm: operations[comm.number])
+    return {member: frozenset(comm.members) for comm in busiest for member in comm.members}
+
+
 class _Partition:
     """Processes joined so far."""
 
     def __init__(self, seen: Observations) -> None:
         self._group = {process: frozenset({process}) for process in seen.processes}
-        self._sends = _pipelined(seen)
+        self._sends = pipeline_peers(seen)
         spent = np.median(seen.communicating / np.maximum(seen.block_us, 1.0), axis=1)
         self._spent = dict(zip(seen.processes, spent.tolist(), strict=True))
 
@@ -133,7 +142,7 @@ def _unhindered(values: list[float]) -> float:
     return float(np.quantile(values, _UNHINDERED, method="nearest"))
 
 
-def _pipelined(seen: Observations) -> dict[Process, set[Process]]:
+def pipeline_peers(seen: Observations) -> dict[Process, set[Process]]:
     """To whom each process sends through a pipeline: a communicator without collectives in which everybody exchanges
     with at most two others, as no all-to-all of three ranks or more does."""
     edges: dict[int, dict[Process, set[Process]]] = defaultdict(lambda: defaultdict(set))

@@ -296,8 +296,13 @@ def transfer_findings(seen: Observations, blames: list[Blame], limits: Threshold
 
 
 def _ratio(paths: list[Path], part: slice) -> float:
-    reference = sum(float(np.nansum(path.reference_us[part])) for path in paths)
-    return sum(float(np.nansum(path.time_us[part])) for path in paths) / reference if reference else float("nan")
+    """Time against reference in the middle block: the first one may have the connecting in it."""
+    if not paths:
+        return float("nan")
+    reference = np.nansum([path.reference_us[part] for path in paths], axis=0)
+    time = np.nansum([path.time_us[part] for path in paths], axis=0)
+    recorded = reference > 0
+    return float(np.median(time[recorded] / reference[recorded])) if recorded.any() else float("nan")
 
 
 def _finding(

@@ -30,6 +30,12 @@ def test_a_stage_that_begins_to_need_longer_is_a_slow_host() -> None:
     assert finding.effect.slowdown == 1.3
 
 
+def test_it_may_have_begun_soon_after_the_start() -> None:
+    (finding,) = find_imbalance(stages([500_000.0] * 5 + [350_000.0] * 35), LIMITS)
+    assert (finding.kind, finding.hosts, finding.onset_us) == ("late-arrival", ("b",), 5_000_000)
+    assert finding.effect.slowdown == 1.3
+
+
 def test_stages_that_work_alike_are_balanced() -> None:
     assert find_imbalance(stages([495_000.0] * 40), LIMITS) == []
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from nixt_pipeline.diagnosis.late_findings import late_findings, outstanding
+from nixt_pipeline.diagnosis.late_findings import late_findings, outstanding, without_uneven_replicas
 from nixt_pipeline.diagnosis.lateness import Late, find_late
-from nixt_pipeline.diagnosis.observations import Arrival, Observations, Process, Transfer
+from nixt_pipeline.diagnosis.observations import Arrival, Edge, Observations, Process, Transfer
 from nixt_pipeline.diagnosis.windows import Window
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.diagnosis.examples import collective, communicator, observations
@@ -183,6 +183,30 @@ def test_a_tensor_group_that_waits_for_a_late_process_of_another_stage_is_not_na
     )
     (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
     assert (finding.severity, finding.processes, finding.ambiguous) == ("P1", ("a-pid1",), False)
+
+
+def test_a_pipeline_that_is_late_in_all_of_its_stages_has_longer_sequences() -> None:
+    c1, c2, d1, d2 = ("c", 1), ("c", 2), ("d", 1), ("d", 2)
+    tensor = [communicator(n, *pair) for n, pair in enumerate(((A1, A2), (B1, B2), (c1, c2), (d1, d2)))]
+    data = [communicator(4 + n, *pair) for n, pair in enumerate(((A1, B1), (A2, B2), (c1, d1), (c2, d2)))]
+    pipeline = [communicator(8 + n, *pair) for n, pair in enumerate(((A1, c1), (A2, c2), (B1, d1), (B2, d2)))]
+
+    def late_hosts(*waiting: tuple[str, int]) -> list[tuple[str, ...]]:
+        seen = observations(
+            [*tensor, *data, *pipeline],
+            wait_us=dict.fromkeys(waiting, HALF),
+            arrivals=[*last(4, A1), *last(5, A2), *last(6, c1), *last(7, c2)],
+            transfers=[entry for comm in (*tensor, *data) for entry in _small(comm.number, comm.members)],
+            edges=[Edge(comm.number, comm.members[0], comm.members[1], 40, 40, 1.0, 1.0) for comm in pipeline],
+            blocks=40,
+            matched_p2p=160,
+        )
+        late = without_uneven_replicas(seen, find_late(seen, LIMITS))
+        return sorted({entity.hosts for entity in late})
+
+    # The stages are a and b, c and d. Who waits for a slow host in the other stage waits as well.
+    assert late_hosts(B1, B2, c1, c2, d1, d2) == [("a",)]
+    assert late_hosts(B1, B2, d1, d2) == []
 
 
 def test_who_is_late_for_others_only_is_one_of_its_tensor_group() -> None:
