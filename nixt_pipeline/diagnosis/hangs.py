@@ -148,11 +148,7 @@ def _within_step(
 ) -> Finding:
     comms = [numbered[stop.communicator] for stop in begun]
     whole = len(comms) == 1 and len(comms[0].members) == len(seen.processes)
-    ends = "; ".join(
-        f"{comm.label} completed {stop.steps:,} steps of {len(stop.step)} operations, {stop.done} of one more, and no"
-        f" {stop.step[stop.done].coll} of {stop.step[stop.done].size_bytes:,} bytes, which comes next"
-        for comm, stop in zip(comms, begun, strict=True)
-    )
+    ends = "; ".join(_ending(comm, stop) for comm, stop in zip(comms, begun, strict=True))
     return Finding(
         kind="hang",
         severity="P1" if sure else "P2",
@@ -171,6 +167,16 @@ def _within_step(
             "If the job did not end by itself, get stacks (py-spy, gdb) of all processes: the one that is not inside a"
             " collective is it."
         ),
+    )
+
+
+def _ending(comm: Communicator, stop: MidStep) -> str:
+    coming = f"{stop.step[stop.done].coll} of {stop.step[stop.done].size_bytes:,} bytes"
+    if stop.done == 0:
+        return f"{comm.label} completed {stop.steps:,} times {coming}, and all others one step more"
+    return (
+        f"{comm.label} completed {stop.steps:,} steps of {len(stop.step)} operations, {stop.done} of one more, and no"
+        f" {coming}, which comes next"
     )
 
 

@@ -4,8 +4,9 @@ A job runs whole steps. When the last operations of a communicator begin one and
 next in a step was never completed, whoever waits in it. This needs no alike communicator that got further.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -23,6 +24,8 @@ _IN_STEPS = 0.85
 _LARGE = 8
 # Framework prefetching adds so many gathers of the backward pass to the run of them that begins a step.
 _PREFETCHED = 2
+# Passes of the dump thread are at least so far apart (the shortest interval in the plugin's documentation is 500 us).
+_PASS_US = 400
 
 _BUSIEST = """
 SELECT hostname, pid FROM processes
@@ -48,8 +51,15 @@ GROUP BY ALL
 """
 
 
-# How many whole steps there are, what is between them, and the beginning of a step that is last of all.
-_Parsed = tuple[int, list[list[int]], list[int]]
+class _Steps(NamedTuple):
+    """Where the first step begins, how many operations it has, where each whole one ends, what is between them, and the
+    beginning of a step that is last of all."""
+
+    begin: int
+    length: int
+    ends: list[int]
+    others: list[list[int]]
+    tail: list[int]
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,14 @@ class Operation:
 
     coll: str
     size_bytes: int
+
+
+@dataclass(frozen=True)
+class Log:
+    """What one process completed in one communicator, and in which pass of the dump thread it wrote each of that."""
+
+    operations: list[Operation]
+    passes: Ints
 
 
 @dataclass(frozen=True)
@@ -75,38 +93,78 @@ def stopped_in_step(con: duckdb.DuckDBPyConnection, incarnation: int) -> list[Mi
     """The communicators of the busiest process of a launch that stopped in the middle of a step, of those of which it
     recorded all that anybody did. Call it after `coverage.measure`, for a log that reaches to the end in which nothing
     got less far than its alike."""
+    logs = _logs(con, incarnation)
+    stops = [mid_step(communicator, log.operations) for communicator, log in logs.items()]
+    begun = [stop for stop in stops if stop is not None]
+    last = None if begun else one_less(logs)
+    return begun if last is None else [last]
+
+
+def _logs(con: duckdb.DuckDBPyConnection, incarnation: int) -> dict[int, Log]:
+    """The logs of the busiest process by communicator, without those that lack what others recorded."""
     known = dict(con.sql(_KNOWN, params={"incarnation": incarnation}).fetchall())
-    found = []
+    logs = {}
     for hostname, pid in con.sql(_BUSIEST, params={"incarnation": incarnation}).fetchall():
         con.execute("SET preserve_insertion_order = true")
         rows = con.sql(_COMPLETED, params={"hostname": hostname, "pid": pid}).fetchnumpy()
         con.execute("SET preserve_insertion_order = false")
+        times = np.sort(rows["written_us"])
+        begins = times[np.diff(times, prepend=times[:1]) > _PASS_US]
         order = np.lexsort((rows["written_us"], rows["communicator"]))  # stable
-        communicators, begins = np.unique(rows["communicator"][order], return_index=True)
-        for communicator, own in zip(communicators.tolist(), np.split(order, begins[1:]), strict=True):
+        communicators, firsts = np.unique(rows["communicator"][order], return_index=True)
+        for communicator, own in zip(communicators.tolist(), np.split(order, firsts[1:]), strict=True):
             pairs = zip(rows["coll"][own].tolist(), rows["size_bytes"][own].tolist(), strict=True)
-            stop = mid_step(communicator, [Operation(*pair) for pair in pairs])
-            if stop is not None and len(own) == known.get(communicator):
-                found.append(stop)
-    return found
+            log = Log([Operation(*pair) for pair in pairs], np.searchsorted(begins, rows["written_us"][own], "right"))
+            if len(own) == known.get(communicator):
+                logs[communicator] = log
+    return logs
 
 
 def mid_step(communicator: int, operations: Sequence[Operation]) -> MidStep | None:
     """Whether a communicator that completed these `operations` stopped in the middle of a step; None when it did not,
     or when its last operations may be something else: an evaluation, or what it did before the first step as well."""
-    numbers: dict[Operation, int] = {}
-    codes = np.array([numbers.setdefault(operation, len(numbers)) for operation in operations], dtype=np.int64)
-    found = _whole_steps(codes)
+    found = _whole_steps(_codes(operations))
     if found is None:
         return None
-    begin, length, (steps, others, tail) = found
+    begin, length, ends, others, tail = found
     step = tuple(operations[begin : begin + length])
     if {operation.coll for operation in operations[:begin]} & {operation.coll for operation in step}:
         return None  # the first step may have begun before: what is at its end would be taken for a beginning
     begun = any(other[: len(tail)] == tail for other in others)
     if not tail or begun or _may_be_evaluation(step, len(tail)) or _may_be_whole(step, len(tail)):
         return None
-    return MidStep(communicator, step, len(tail), steps)
+    return MidStep(communicator, step, len(tail), len(ends))
+
+
+def one_less(logs: Mapping[int, Log]) -> MidStep | None:
+    """The communicator that does one operation in a step, and did it once less than all others ended a step, though
+    they were even between steps before. None when there is none."""
+    counts = {communicator: len(log.operations) for communicator, log in logs.items()}
+    slowest: tuple[int, Ints] | None = None
+    for communicator, log in logs.items():
+        found = _whole_steps(_codes(log.operations))
+        if found is not None:
+            counts[communicator] = len(found.ends)
+            if slowest is None or len(found.ends) < len(slowest[1]):
+                slowest = communicator, log.passes[found.ends]
+    if slowest is None or len(slowest[1]) < 2 * _STEPS:
+        return None
+    steps = len(slowest[1])
+    behind = [communicator for communicator, count in counts.items() if count == steps - 1]
+    others = [count for communicator, count in counts.items() if communicator not in behind]
+    if len(behind) != 1 or any(count % steps for count in others) or len(set(logs[behind[0]].operations)) > 1:
+        return None
+    ended, done = slowest[1], logs[behind[0]].passes
+    before = np.arange(done[len(done) // 2], ended[-1])  # passes of the second half
+    ahead = np.searchsorted(done, before, "right") - np.searchsorted(ended, before, "right")
+    if len(before) == 0 or ahead.max() != 0:
+        return None
+    return MidStep(behind[0], tuple(logs[behind[0]].operations[:1]), 0, steps - 1)
+
+
+def _codes(operations: Sequence[Operation]) -> Ints:
+    numbers: dict[Operation, int] = {}
+    return np.array([numbers.setdefault(operation, len(numbers)) for operation in operations], dtype=np.int64)
 
 
 def _may_be_evaluation(step: tuple[Operation, ...], done: int) -> bool:
@@ -130,8 +188,8 @@ def _may_be_whole(step: tuple[Operation, ...], done: int) -> bool:
     return False
 
 
-def _whole_steps(codes: Ints) -> tuple[int, int, _Parsed] | None:
-    """Where the first step begins, how many operations it has, and what follows; None when nothing repeats."""
+def _whole_steps(codes: Ints) -> _Steps | None:
+    """The shortest step of which nearly everything consists; None when nothing repeats."""
     for length in range(2, min(_LONGEST_STEP, len(codes) // _STEPS) + 1):
         repeats = codes[:-length] == codes[length:]
         if repeats.mean() < _IN_STEPS / 2:
@@ -141,23 +199,24 @@ def _whole_steps(codes: Ints) -> tuple[int, int, _Parsed] | None:
         step = codes[begin : begin + length]
         if not windows[begin] or any(np.array_equal(step, np.roll(step, n)) for n in range(1, length // 2 + 1)):
             continue  # nothing repeats, or a step that is shorter
-        parsed = _parsed(codes[begin:].tolist(), length)
-        if parsed[0] >= max(_STEPS, _IN_STEPS * (len(codes) - begin) / length):
-            return begin, length, parsed
+        found = _parsed(codes.tolist(), begin, length)
+        if len(found.ends) >= max(_STEPS, _IN_STEPS * (len(codes) - begin) / length):
+            return found
     return None
 
 
-def _parsed(codes: list[int], length: int) -> _Parsed:
-    """How many whole steps there are, what is between them, and the beginning of a step that is last of all."""
-    step, steps, position = codes[:length], 0, 0
+def _parsed(codes: list[int], begin: int, length: int) -> _Steps:
+    step, position = codes[begin : begin + length], begin
+    ends: list[int] = []
     others: list[list[int]] = []
     between: list[int] = []
     while position + length <= len(codes):
         if codes[position : position + length] == step:
             others += [between] if between else []
-            steps, position, between = steps + 1, position + length, []
+            position, between = position + length, []
+            ends.append(position - 1)
         else:
             between.append(codes[position])
             position += 1
     rest = between + codes[position:]
-    return steps, others, rest if rest == step[: len(rest)] else []
+    return _Steps(begin, length, ends, others, rest if rest == step[: len(rest)] else [])

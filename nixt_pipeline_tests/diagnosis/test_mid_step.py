@@ -3,9 +3,11 @@
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+
 import nixt_pipeline as nixt
 from nixt_pipeline.diagnosis.findings import Finding
-from nixt_pipeline.diagnosis.mid_step import MidStep, Operation, mid_step
+from nixt_pipeline.diagnosis.mid_step import Log, MidStep, Operation, mid_step, one_less
 from nixt_pipeline.settings import Settings
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 
@@ -85,6 +87,35 @@ def test_a_small_operation_alone_is_no_begun_step() -> None:
 def test_a_few_steps_or_ones_that_differ_show_no_order() -> None:
     assert stopped("gggh" * 4 + "gg") is None
     assert stopped("".join("g" * (2 + n * n % 5) + "h" for n in range(30)) + "g") is None
+
+
+def logs(steps: str, every: int) -> dict[int, Log]:
+    """What each of some communicators, named by a digit before each of its operations, wrote: one pass for so many."""
+    found: dict[int, list[tuple[str, int]]] = {}
+    for n, (number, letter) in enumerate(zip(steps[::2], steps[1::2], strict=True)):
+        found.setdefault(int(number), []).append((letter, n // every))
+    return {
+        number: Log([OPERATIONS[letter] for letter, _ in items], np.array([n for _, n in items]))
+        for number, items in found.items()
+    }
+
+
+def test_what_all_processes_do_last_in_a_step_hung_when_it_was_done_once_less() -> None:
+    # Two tensor-parallel layers, gradients, parameters, and the gradients' norm of the whole job.
+    step = "1a1r1a1r2r2a3l"
+    assert one_less(logs(step * 20, every=3)) is None
+    assert one_less(logs(step * 20 + step[:-2], every=3)) == MidStep(3, (OPERATIONS["l"],), 0, 20)
+    # In one pass, the dump thread wrote several steps.
+    assert one_less(logs(step * 80 + step[:-2], every=20)) == MidStep(3, (OPERATIONS["l"],), 0, 80)
+
+
+def test_what_was_always_done_once_less_did_not_hang() -> None:
+    # In the first step, or in one of the first half, it was left out.
+    step = "1a1r1a1r2r2a3l"
+    assert one_less(logs(step[:-2] + step * 20, every=3)) is None
+    assert one_less(logs(step * 5 + step[:-2] + step * 20, every=3)) is None
+    # It comes first in a step: the others are not ahead of it when one ends.
+    assert one_less(logs(step[-2:] + (step[:-2] + step[-2:]) * 20 + step[:-2] * 2, every=3)) is None
 
 
 def written(directory: Path, operations: str, passes: int) -> Path:
