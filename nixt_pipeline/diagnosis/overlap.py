@@ -58,7 +58,7 @@ kinds AS (
     FROM (
         SELECT n_ranks, nnodes, coll, avg(signs) AS signs
         FROM pairs
-        WHERE step = 1 AND next_step = 1
+        WHERE step = 1 AND next_step = 1 AND signs <> 0
         GROUP BY n_ranks, nnodes, coll
         HAVING count(*) >= $pairs
     )
