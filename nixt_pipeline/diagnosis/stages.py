@@ -47,7 +47,7 @@ def find_stages(seen: Observations) -> tuple[frozenset[Process], ...]:
 
 
 def _joining(seen: Observations) -> list[Communicator]:
-    """The communicators that may join processes: those within a host, then the busiest first."""
+    """The communicators that may join processes: those within a host, then the largest and busiest first."""
     largest = max(seen.synchronised_bytes.values(), default=0)
     control = min(_CONTROL_BYTES, largest * _CONTROL_SHARE)
     candidates = [
@@ -75,7 +75,10 @@ def _joining(seen: Observations) -> list[Communicator]:
     bridged = {member for comm in across for member in comm.members}
     joining = [comm for comm in candidates if len(comm.hosts) == 1]
     joining += across if len(bridged) == len(seen.processes) else []
-    return sorted(joining, key=lambda comm: (len(comm.hosts) > 1, -operations[comm.number], comm.number))
+    # Embeddings are shared by two, and rarely.
+    return sorted(
+        joining, key=lambda comm: (len(comm.hosts) > 1, -len(comm.members), -operations[comm.number], comm.number)
+    )
 
 
 def operations_of(seen: Observations) -> dict[int, float]:
