@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from benchmarks import faults
+from benchmarks import faults, hangs
 from benchmarks.faults import Plant
 from benchmarks.labelled_jobs import Recording, Scenario, Shape
 from nixt_pipeline.simulation import Workload
@@ -131,12 +131,12 @@ def _under_difficult_conditions() -> list[Scenario]:
 
 def _stopped() -> list[Scenario]:
     return [
-        _scenario("hang-tp", (faults.HangTensor, 0)),
-        _scenario("hang-dp", (faults.HangData, 0)),
-        _scenario("hang-pp", (faults.HangPipeline, 0)),
-        _scenario("hang-dp-128", (faults.HangData, 0), shape=GPUS_128_TP8_PP4),
-        _scenario("hang-dp-unnamed", (faults.HangData, 0), recording=Recording(names="unknown")),
-        _scenario("hang-tp-loss-10%", (faults.HangTensor, 0), recording=Recording(random_loss=0.1)),
+        _scenario("hang-tp", (hangs.HangTensor, 0)),
+        _scenario("hang-dp", (hangs.HangData, 0)),
+        _scenario("hang-pp", (hangs.HangPipeline, 0)),
+        _scenario("hang-dp-128", (hangs.HangData, 0), shape=GPUS_128_TP8_PP4),
+        _scenario("hang-dp-unnamed", (hangs.HangData, 0), recording=Recording(names="unknown")),
+        _scenario("hang-tp-loss-10%", (hangs.HangTensor, 0), recording=Recording(random_loss=0.1)),
         _scenario("process-silent", (faults.ProcessSilent, 0)),
         _scenario("process-silent-loss-30%", (faults.ProcessSilent, 0), recording=Recording(random_loss=0.3)),
         _scenario("clock-skew", (faults.ClockSkew, 2.5)),

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks import faults
+from benchmarks import faults, hangs
 from benchmarks.faults import Plant
 from benchmarks.labelled_jobs import Recording, Scenario, Shape
 from nixt_pipeline.simulation import RING_RECORDS, Names, Workload
@@ -20,9 +20,9 @@ SLOW: tuple[type[Plant], ...] = (
     faults.SlowNvlinkHost, faults.FabricWindow, faults.SlowFabric,
 )  # fmt: skip
 HUNG: tuple[type[Plant], ...] = (
-    faults.HangTensor, faults.HangData, faults.HangPipeline, faults.HangEmbedding, faults.HangWorld
+    hangs.HangTensor, hangs.HangData, hangs.HangPipeline, hangs.HangEmbedding, hangs.HangWorld
 )  # fmt: skip
-STOPPED: tuple[type[Plant], ...] = (faults.HangTensor, faults.HangData, faults.HangPipeline, faults.ProcessSilent)
+STOPPED: tuple[type[Plant], ...] = (hangs.HangTensor, hangs.HangData, hangs.HangPipeline, faults.ProcessSilent)
 _OF_THE_NETWORK = (
     faults.SlowNicHost, faults.SlowNicProcess, faults.NicDecay, faults.SlowRail, faults.FabricWindow, faults.SlowFabric
 )  # fmt: skip
@@ -79,13 +79,13 @@ def _possible(shape: Shape, recording: Recording, plants: tuple[type[Plant], ...
     """The faults that such a job can have and such a recording can show at all."""
     impossible: set[type[Plant]] = set()
     if shape.tensor_size == 1:
-        impossible |= {faults.SlowNvlinkHost, faults.HangTensor}
+        impossible |= {faults.SlowNvlinkHost, hangs.HangTensor}
     if shape.stages == 1 or not recording.p2p:
-        impossible.add(faults.HangPipeline)
+        impossible.add(hangs.HangPipeline)
     if shape.stages == 1:
-        impossible.add(faults.HangEmbedding)
+        impossible.add(hangs.HangEmbedding)
     if shape.data_size == shape.gpus:  # with one communicator, a hang looks like the end of the job
-        impossible |= {faults.HangData, faults.HangPipeline}
+        impossible |= {hangs.HangData, hangs.HangPipeline}
     return [plant for plant in plants if plant not in impossible]
 
 

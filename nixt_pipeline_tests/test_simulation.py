@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import faults
+from benchmarks import faults, hangs
 from benchmarks.faulty_job import FaultyJob
 from benchmarks.labelled_jobs import Recording, Scenario, Shape, write_labelled_job
 from benchmarks.scenarios import SCENARIOS
@@ -286,7 +286,7 @@ def test_the_cost_of_a_fault_is_the_time_that_the_job_would_have_saved(tmp_path:
     # makes that 20 + 40 + 31.2 = 91.2 ms. Transfers add a little to both.
     assert label.cost_share == pytest.approx(35.6 / 91.2, abs=0.02)
     assert write_labelled_job(tmp_path / "healthy", scenario(), 0).cost_share == 0
-    assert write_labelled_job(tmp_path / "hang", scenario((faults.HangData, 0)), 0).cost_share == pytest.approx(1)
+    assert write_labelled_job(tmp_path / "hang", scenario((hangs.HangData, 0)), 0).cost_share == pytest.approx(1)
 
 
 def test_two_faults_never_share_a_host() -> None:
@@ -302,6 +302,7 @@ def test_the_catalogue_has_every_fault_and_each_scenario_a_name_of_its_own() -> 
         faults.SlowGpu,
         faults.SlowComputeHost,
         faults.IntermittentLateness,
+        faults.HesitatingSteps,
         faults.SlowNicHost,
         faults.SlowRail,
         faults.SlowNvlinkHost,
@@ -309,11 +310,11 @@ def test_the_catalogue_has_every_fault_and_each_scenario_a_name_of_its_own() -> 
         faults.NicDecay,
         faults.FabricWindow,
         faults.SlowFabric,
-        faults.HangTensor,
-        faults.HangData,
-        faults.HangPipeline,
+        hangs.HangTensor,
+        hangs.HangData,
+        hangs.HangPipeline,
         faults.ProcessSilent,
         faults.ClockSkew,
     }
     assert all(name == listed.name for name, listed in SCENARIOS.items())
-    assert len(SCENARIOS) == 108  # a name that is used twice would be listed once
+    assert len(SCENARIOS) == 110  # a name that is used twice would be listed once
