@@ -183,7 +183,7 @@ def _may_be_whole(step: tuple[Operation, ...], done: int) -> bool:
         again = next((n for n in range(length, len(step)) if step[n] != step[n - length]), len(step))
         rest = step[again // length * length :]
         small = all(operation.size_bytes * _LARGE < large for operation in rest)
-        if done % length == 0 and done <= again and (length > 1 or small):
+        if done % length == 0 and done <= again and (len(set(step[:length])) > 1 or small):
             return True
     return False
 

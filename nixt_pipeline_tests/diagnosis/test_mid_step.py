@@ -45,6 +45,7 @@ def test_a_job_that_ends_with_a_whole_step_has_not_hung() -> None:
 def test_a_step_that_was_begun_and_not_ended_hangs_before_what_comes_next() -> None:
     assert stopped("B" + "gggh" * 20 + "gg") == "gg g"
     assert stopped("B" + "gggh" * 20 + "ggg") == "ggg h"
+    assert stopped("B" + "ggggh" * 20 + "gggg") == "gggg h"
     assert stopped(FULLY_SHARDED * 20 + "aaaar") == "aaaar a"
     assert mid_step(7, [OPERATIONS[letter] for letter in "gggh" * 20 + "g"]) == MidStep(
         7, tuple(OPERATIONS[letter] for letter in "gggh"), 1, 20
