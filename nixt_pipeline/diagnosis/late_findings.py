@@ -144,11 +144,13 @@ def _waiting_inside(seen: Observations, first: Late, others: list[Late]) -> list
 def _sure(seen: Observations, first: Late, group: list[Late]) -> bool:
     """Whether nothing that was not seen can make a victim of the one that is named.
 
-    Of two processes without others to compare with, either explains the times; of several hosts, all but one are
-    victims. When a stage waits for another one in Sends that were not recorded, there is a late entity in that one as
-    well, if it has peers that notice.
+    Of two processes without others to compare with, either explains the times, and so does either of two hosts where
+    one of them may have waited in a Send or Recv that was not recorded; of several hosts, all but one are victims. When
+    a stage waits for another one in Sends that were not recorded, there is a late entity in that one as well, if it has
+    peers that notice.
     """
-    if first.last_share is None or (first.peers < 2 and first.level == "rank"):
+    unseen = seen.matched_p2p == 0 and len(seen.stages()) > 1
+    if first.last_share is None or (first.peers < 2 and (first.level == "rank" or unseen)):
         return False
     if len({host for late in group for host in late.hosts}) > 1:
         return False

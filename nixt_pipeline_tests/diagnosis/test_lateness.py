@@ -169,6 +169,22 @@ def test_late_stages_whose_send_and_recv_were_not_recorded_are_one_ambiguous_fin
     assert finding.onset_us == 20_000_000
 
 
+@pytest.mark.parametrize(("matched", "severity"), [(0, "P2"), (100, "P1")])
+def test_of_two_hosts_of_a_stage_either_may_have_waited_where_that_was_not_recorded(
+    matched: int, severity: str
+) -> None:
+    c1, c2, d1, d2 = ("c", 1), ("c", 2), ("d", 1), ("d", 2)
+    seen = observations(
+        [communicator(0, A1, A2, B1, B2), communicator(1, c1, c2, d1, d2)],
+        wait_us=dict.fromkeys((B1, B2), HALF),
+        arrivals=last(0, A1),
+        blocks=40,
+        matched_p2p=matched,
+    )
+    (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    assert (finding.severity, finding.level, finding.hosts) == (severity, "host", ("a",))
+
+
 def test_a_tensor_group_that_waits_for_a_late_process_of_another_stage_is_not_named() -> None:
     # Two stages of two tensor groups. A1 is late for its own group as well; c1 and c2, who wait for what it sends, are
     # late only for the other group of their stage.
