@@ -25,6 +25,8 @@ _CONTROL_SHARE = 1 / 16
 _ONCE = 1.25
 # Stages whose processes differ by less of the time in communication may be compared: nobody is named for so little.
 _LEAST_DIFFERENCE = 0.02
+# A role lasts for the whole job, a fault begins: parts of the job that must show the same.
+_PARTS = 5
 # What those reach of whom others do not wait for; as in `lateness`.
 _UNHINDERED = 0.75
 
@@ -32,9 +34,10 @@ _UNHINDERED = 0.75
 def find_stages(seen: Observations) -> tuple[frozenset[Process], ...]:
     """The processes of a launch, divided into those that do the same work.
 
-    Communicators join their members, unless they reach across pipeline stages: because one
-    sends the other its activations, or because all on the one side communicate less than those on the other, which is
-    no fault but a role. Where the whole launch exchanges large messages, they are gradients, and all do the same.
+    Communicators join their members, unless they reach across pipeline stages: because one sends the other its
+    activations, or, of two that share an embedding, because all on the one side communicate less than those on the
+    other throughout the job, which is no fault but a role. Where the whole launch exchanges large messages, they are
+    gradients, and all do the same.
     """
     whole = [comm for comm in seen.communicators if len(comm.members) == len(seen.processes)]
     if any(seen.synchronised_bytes.get(comm.number, 0) >= seen.large_message_bytes for comm in whole):
@@ -42,7 +45,7 @@ def find_stages(seen: Observations) -> tuple[frozenset[Process], ...]:
     part = _Partition(seen)
     for comm in _joining(seen):
         for member in comm.members[1:]:
-            part.join(comm.members[0], member)
+            part.join(comm, comm.members[0], member)
     return part.groups()
 
 
@@ -105,17 +108,23 @@ class _Partition:
     def __init__(self, seen: Observations) -> None:
         self._group = {process: frozenset({process}) for process in seen.processes}
         self._sends = pipeline_peers(seen)
-        spent = np.median(seen.communicating / np.maximum(seen.block_us, 1.0), axis=1)
-        self._spent = dict(zip(seen.processes, spent.tolist(), strict=True))
+        # Warming up takes some longer than others.
+        share = (seen.communicating / np.maximum(seen.block_us, 1.0))[:, 1:]
+        parts = [share, *np.array_split(share, min(_PARTS, share.shape[1]), axis=1)]
+        self._spent, *self._by_part = (
+            dict(zip(seen.processes, np.median(part, axis=1).tolist(), strict=True)) for part in parts
+        )
 
     def groups(self) -> tuple[frozenset[Process], ...]:
         """As they are now."""
         return tuple(sorted(set(self._group.values()), key=min))
 
-    def join(self, one: Process, other: Process) -> None:
-        """Put the groups of two processes together, unless they are different stages."""
+    def join(self, comm: Communicator, one: Process, other: Process) -> None:
+        """Put the groups of two members of a communicator together, unless they are different stages."""
         first, second = self._group[one], self._group[other]
-        if first is second or self._exchange(first, second) or self._differ(first, second):
+        if first is second or self._exchange(first, second):
+            return
+        if len(comm.members) == 2 and (self._less(first, second) or self._less(second, first)):
             return
         joined = first | second
         self._group.update(dict.fromkeys(joined, joined))
@@ -124,21 +133,27 @@ class _Partition:
         small, large = sorted((first, second), key=len)
         return any(not large.isdisjoint(self._sends[process]) for process in small if process in self._sends)
 
-    def _differ(self, first: frozenset[Process], second: frozenset[Process]) -> bool:
-        """Whether every host of one communicates clearly less than those of the other that nobody waits for. One slow
-        host among others does not: of a group on one host it could not be told."""
-        less, more = sorted((self._by_host(first), self._by_host(second)), key=_unhindered)
+    def _less(self, first: frozenset[Process], second: frozenset[Process]) -> bool:
+        """Whether each host of `first` communicates clearly less than those of `second` that nobody waits for, and the
+        middle one less in every part of the job. One slow host among others does not, and of a group on one host it
+        could not be told."""
+        less, more = _by_host(first, self._spent), _by_host(second, self._spent)
         difference = _unhindered(more) - _unhindered(less)
         middle = _unhindered(more) - difference / 2
-        several = min(len(less), len(more)) > 1
         half = float(np.quantile(more, 0.5, method="higher"))
-        return several and difference > _LEAST_DIFFERENCE and max(less) < middle <= half
+        if min(len(less), len(more)) < 2 or difference <= _LEAST_DIFFERENCE or not max(less) < middle <= half:
+            return False
+        return all(
+            np.median(_by_host(second, spent)) - np.median(_by_host(first, spent)) > _LEAST_DIFFERENCE / 2
+            for spent in self._by_part
+        )
 
-    def _by_host(self, group: frozenset[Process]) -> list[float]:
-        by_host: dict[str, list[float]] = defaultdict(list)
-        for process in group:
-            by_host[process[0]].append(self._spent[process])
-        return [float(np.median(values)) for values in by_host.values()]
+
+def _by_host(group: frozenset[Process], spent: dict[Process, float]) -> list[float]:
+    by_host: dict[str, list[float]] = defaultdict(list)
+    for process in group:
+        by_host[process[0]].append(spent[process])
+    return [float(np.median(values)) for values in by_host.values()]
 
 
 def _unhindered(values: list[float]) -> float:

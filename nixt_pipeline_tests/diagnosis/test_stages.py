@@ -1,5 +1,7 @@
 """Two or more pipeline stages of two hosts each; a block lasts a second, and waiting is given as a share of it."""
 
+from dataclasses import replace
+
 from nixt_pipeline.diagnosis.observations import Communicator, Edge, Observations, Process, Transfer
 from nixt_pipeline_tests.diagnosis.examples import SECOND_US, collective, communicator, observations
 
@@ -59,6 +61,16 @@ def test_a_slow_host_is_no_stage_of_its_own() -> None:
     replicas = [communicator(8 + n, *pair) for n, pair in enumerate(zip((*A, *B), (*C, *D), strict=True))]
     slow = {"a": 0.1, "b": 0.4, "c": 0.4, "d": 0.4}
     assert hosts_of_stages(launch(replicas, slow, rare=(8, 9, 10, 11))) == ["abcd"]
+
+
+def test_a_fault_that_begins_makes_no_stage() -> None:
+    replicas = [communicator(8 + n, *pair) for n, pair in enumerate(zip((*A, *B), (*C, *D), strict=True))]
+    shares = {"a": 0.2, "b": 0.2, "c": 0.4, "d": 0.4}
+    seen = launch(replicas, shares, rare=(8, 9, 10, 11))
+    assert hosts_of_stages(seen) == ["ab", "cd"]
+    earlier = seen.communicating.copy()
+    earlier[:, :4] = 0.3 * SECOND_US
+    assert hosts_of_stages(replace(seen, communicating=earlier)) == ["abcd"]
 
 
 def test_processes_that_send_activations_to_one_another_are_different_stages() -> None:
