@@ -21,7 +21,7 @@ from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog
 
 # Changes whenever a diagnosis would.
-VERSION = "4"
+VERSION = "5"
 
 # With fewer records than this share, deficits alone name nobody.
 _WHOLE_LOG = 0.98

@@ -278,7 +278,8 @@ def _waiting(seen: Observations, late: Late, others: list[Late]) -> list[tuple[f
             cells[where] += arrival.cells
     found = []
     for where, (last, waited) in waiting.items():
-        shares = np.divide(last, waited, out=np.zeros_like(last), where=waited > 0)
+        # Where nobody is seen to wait, the one that all wait for may have lost its records.
+        shares = last[waited > 0] / waited[waited > 0]
         rings = list(shared.values()).count(where)
         found.append((float(np.median(shares)), float(last.sum()) / rings, cells[where]))
     return sorted(found, key=lambda entry: -entry[1])

@@ -273,3 +273,14 @@ def test_many_that_are_a_little_late_are_the_slower_part_of_a_stage_and_no_fault
     broken = replace(mild, processes=(members[5],), slowdown=1.5)
     assert outstanding(seen, few, LIMITS) == few
     assert outstanding(seen, [*four, broken], LIMITS) == [broken]
+
+
+def test_blocks_in_which_the_late_one_lost_its_records_do_not_speak_against_it() -> None:
+    # Nobody is seen to wait in three quarters of the blocks; in the others, all wait for a1.
+    seen = observations(
+        [communicator(0, A1, A2, B1, B2)],
+        wait_us=dict.fromkeys((A2, B1, B2), [300_000.0] * 40),
+        arrivals=last(0, A1, range(0, 40, 4), waited_us=1_200_000.0),
+        blocks=40,
+    )
+    assert [late.processes for late in find_late(seen, LIMITS)] == [(A1,)]
