@@ -82,7 +82,17 @@ def find_hangs(
     if begun:
         return [*findings, _within_step(seen, begun, numbered, not_killed)]
     sure = [stop for stop in stops if stop.chance <= _PAGED_CHANCE and (not_killed or stop.lead > _STEADY_LEAD)]
-    return findings + ([_hang(seen, together(sure or stops), tracks, bool(sure))] if stops else [])
+    hang = together(sure or stops) if stops else None
+    # Where all that do the same are behind in something, nobody is ahead, and the log has no common end.
+    return [*findings, _hang(seen, hang, tracks, bool(sure))] if hang and _ahead(hang, tracks) else findings
+
+
+def _ahead(stop: Stop, tracks: Sequence[Track]) -> int:
+    """How many that do the same as those that stopped first got further."""
+    families = {track.family for track in stop.first}
+    return len(
+        {track.carrier for track in tracks if track.family in families} - {track.carrier for track in stop.first}
+    )
 
 
 def _hang(seen: Observations, stop: Stop, tracks: Sequence[Track], sure: bool) -> Finding:
@@ -91,8 +101,6 @@ def _hang(seen: Observations, stop: Stop, tracks: Sequence[Track], sure: bool) -
         f" {max(other.reached for other in tracks if other.family == track.family)})"
         for track in stop.first[:4]
     )
-    families = {track.family for track in stop.first}
-    alike = {track.carrier for track in tracks if track.family in families} - {track.carrier for track in stop.first}
     suspects = sorted(stop.suspects)
     hosts = tuple(sorted({host for host, _ in suspects}))
     return Finding(
@@ -109,8 +117,9 @@ def _hang(seen: Observations, stop: Stop, tracks: Sequence[Track], sure: bool) -
             f" there, which never completed. The one who hung is among {len(suspects)} processes."
         ),
         counter_evidence=(
-            f"{len(alike)} that do the same got further, and wait. The log has completed operations only: who never"
-            " entered the operation and who waits in it look alike. A job that was killed in the middle of a step"
+            f"{_ahead(stop, tracks)} that do the same got further, and wait. The log has completed operations only:"
+            " who never entered the operation and who waits in it look alike. A job that was killed in the middle of a"
+            " step"
             + (" could look the same." if sure else ", at this moment, would look the same.")
             + (f" Lost records alone could, with p < {stop.chance:.1g}." if stop.chance > 0 else "")
         ),

@@ -23,6 +23,8 @@ _SENDS_PER_PASS = 3_000_000
 # them moves its bytes a little faster.
 _SAME_TIME_US = 2
 _SAME_TIME_SHARE = 0.05
+# Where jobs send in groups, most operations are in one; by chance, one in twenty looks so.
+_SENDS_LOOKED_AT, _GROUPED = 100_000, 0.15
 # The share of the ranks that send or receive of which the place of every operation must be known.
 _NUMBERED_ENOUGH = 0.9
 
@@ -32,13 +34,8 @@ FROM kernel_times AS t
 WHERE t.incarnation = $incarnation AND t.kind = 'p2p' AND t.coll = 'Send'
 """
 
-# The operations of each end of each edge; `writer` is the hash of the process. Those of one group (`ncclGroupStart`, a
-# batch_isend_irecv) run at the same time, and a fused one gives each the time of the whole: they follow one another,
-# last equally long, and no two go the same way. `spent_us` is the share of an operation in the time of its group. A
-# time that operations with several peers have in common is not that of a transfer between two of them.
-_OPERATIONS = f"""
-CREATE OR REPLACE TEMP TABLE p2p_operations AS
-WITH recorded AS (
+# The operations of each end of each edge; `writer` is the hash of the process.
+_RECORDED = """
     SELECT
         k.comm, e.coll = 'Send' AS sends, e.rank, e.p2p_peer AS peer, hash(e.hostname, e.pid) AS writer,
         e.coll_sn::BIGINT AS sn, e.coll_msg_size_bytes AS size_bytes, e.coll_exec_time_us AS time_us,
@@ -48,8 +45,19 @@ WITH recorded AS (
     WHERE e.kind = 'p2p' AND e.hostname IS NOT NULL AND e.pid IS NOT NULL
         AND e.coll_sn < 4611686018427387904 AND e.coll IN ('Send', 'Recv') AND e.p2p_peer >= 0
         AND k.comm % $passes = $pass
-),
-runs AS (
+"""
+_SINGLE_OPERATIONS = f"""
+CREATE OR REPLACE TEMP TABLE p2p_operations AS
+SELECT *, time_us AS spent_us, false AS fused FROM ({_RECORDED})
+"""
+
+# Those of one group (`ncclGroupStart`, a batch_isend_irecv) run at the same time, and a fused one gives each the time
+# of the whole: they follow one another, last equally long, and no two go the same way. `spent_us` is the share of an
+# operation in the time of its group. A time that operations with several peers have in common is not that of a
+# transfer between two of them.
+_GROUPED_OPERATIONS = f"""
+CREATE OR REPLACE TEMP TABLE p2p_operations AS
+WITH runs AS (
     SELECT *, coalesce(sum(differs::INTEGER) OVER (PARTITION BY comm, rank, writer ORDER BY sn), 0) AS run
     FROM (
         SELECT
@@ -59,7 +67,7 @@ runs AS (
                     > {_SAME_TIME_US} + {_SAME_TIME_SHARE} * lag(time_us) OVER before,
                 true
             ) AS differs
-        FROM recorded
+        FROM ({_RECORDED})
         WINDOW before AS (PARTITION BY comm, rank, writer ORDER BY sn)
     )
 ),
@@ -256,8 +264,9 @@ def point_to_point(con: duckdb.DuckDBPyConnection, incarnation: int, blocks: int
     pairs: list[Pairs] = []
     spent: list[dict[str, NDArray[Any]]] = []
     ranks, numbered = 0, 0
+    operations = _GROUPED_OPERATIONS if _are_grouped(con, sends) else _SINGLE_OPERATIONS
     for number in range(passes):
-        con.execute(_OPERATIONS, {"passes": passes, "pass": number})
+        con.execute(operations, {"passes": passes, "pass": number})
         con.execute(_RANKS)
         positions, ordered = _positions(con)
         con.register("p2p_positions", positions)
@@ -279,6 +288,14 @@ def point_to_point(con: duckdb.DuckDBPyConnection, incarnation: int, blocks: int
     edges.sort(key=lambda edge: (edge.comm, edge.source, edge.target))
     pairs.sort(key=lambda pair: (pair.comm, pair.source, pair.target, pair.size_bytes, pair.block))
     return PointToPoint(edges, pairs, spent, bool(edges) and numbered >= _NUMBERED_ENOUGH * ranks)
+
+
+def _are_grouped(con: duckdb.DuckDBPyConnection, sends: int) -> bool:
+    """Whether the job sends and receives in groups, by some of its communicators: telling groups takes ten times as
+    long as reading, and where there are none, times that are equal by chance must not be taken for some."""
+    con.execute(_GROUPED_OPERATIONS, {"passes": 1 + sends // _SENDS_LOOKED_AT, "pass": 0})
+    [(share,)] = con.sql("SELECT avg((spent_us < time_us)::INTEGER) FROM p2p_operations").fetchall()
+    return share is None or share >= _GROUPED
 
 
 def _positions(con: duckdb.DuckDBPyConnection) -> tuple[pa.Table, int]:

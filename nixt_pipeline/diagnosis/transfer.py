@@ -114,11 +114,12 @@ def paths_of(seen: Observations, limits: Thresholds) -> list[Path]:
     reference = {kind: float(np.quantile(times, _BEST_SHARE)) for kind, times in alike.items()}
     paths = []
     for (comm, members), transfers in sorted(by_path.items()):
-        time, expected = np.full(seen.blocks, np.nan), np.full(seen.blocks, np.nan)
+        time, expected = np.zeros((2, seen.blocks))
         for transfer in transfers:
-            block = transfer.block
-            time[block] = np.nansum([time[block], transfer.transfer_us * transfer.stands_for])
-            expected[block] = np.nansum([expected[block], reference[transfer.alike] * transfer.stands_for])
+            time[transfer.block] += transfer.transfer_us * transfer.stands_for
+            expected[transfer.block] += reference[transfer.alike] * transfer.stands_for
+        unknown = expected == 0
+        time[unknown] = expected[unknown] = np.nan
         paths.append(Path(comm, members, time, expected))
     return paths
 
