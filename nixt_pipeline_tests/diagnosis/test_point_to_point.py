@@ -62,3 +62,17 @@ def test_the_time_of_an_all_to_all_is_no_transfer(tmp_path: Path, settings: Sett
     )
     assert not [t for t in seen.transfers if t.path[0] == "p2p"]
     assert seen.matched_p2p == 20 * 6
+
+
+def test_times_that_are_equal_by_chance_now_and_then_are_no_groups(tmp_path: Path, settings: Settings) -> None:
+    def alternating(kinds: tuple[str, str], peer: int, times_us: list[int]) -> list[tuple[str, int, int]]:
+        return [(kinds[n % 2], peer, time_us) for n, time_us in enumerate(times_us)]
+
+    # Two of the 32 operations of a step are alike, which would be a group where groups are usual.
+    first = alternating(("Send", "Recv"), 1, [1000, 1000, *range(2_000, 30_000, 2_000)])
+    second = alternating(("Recv", "Send"), 0, [900, 450, *range(1_800, 27_000, 1_800)])
+    seen = observed(write(tmp_path / "job", 2, [first, second]), settings)
+    # All times of 16 operations, 50 us more in the middle, and the AllReduce.
+    assert seen.communicating.sum(axis=1).tolist() == pytest.approx(
+        [20 * (2_000 + 210_000 + 16 * 50 + 100), 20 * (1_350 + 189_000 + 16 * 50 + 100)]
+    )
