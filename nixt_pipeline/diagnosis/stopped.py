@@ -285,9 +285,35 @@ def stopped_first(tracks: Sequence[Track]) -> list[Stop]:
             stopped += [track for track, lead in leads if lead > 0]
     edges = [track for track in tracks if track.what == SEND_RECV]
     return [
-        Stop(*_narrowed(group), _lead(group, usual), min(chances[track.carrier] for track in group))
+        Stop(
+            *_interrupted(*_narrowed(group), carried, usual),
+            _lead(group, usual),
+            min(chances[track.carrier] for track in group),
+        )
         for group in _joined(stopped, edges)
     ]
+
+
+def _interrupted(
+    first: tuple[Track, ...],
+    suspects: frozenset[Process],
+    carried: Mapping[tuple[int, frozenset[Process]], Sequence[Track]],
+    usual: Mapping[tuple[Hashable, ...], int],
+) -> tuple[tuple[Track, ...], frozenset[Process]]:
+    """Of several communicators that may hold the one who hung, the only one that stopped between two of its functions.
+
+    A stage that waits for another has done all of what it had begun, and lacks as many operations of each function.
+    Only where no record of theirs can be missing.
+    """
+    leads = {
+        carrier: {usual[track.family] - track.reached for track in carried[carrier]}
+        for carrier in {track.carrier for track in first if track.what != SEND_RECV}
+        if all(track.hidden <= _LEAD_CHANCE for track in carried[carrier])
+    }
+    between = [carrier for carrier, found in leads.items() if len(found) > 1]
+    if len(leads) < 2 or len(between) != 1 or not between[0][1] < suspects:
+        return first, suspects
+    return tuple(track for track in first if track.carrier == between[0]), between[0][1]
 
 
 def together(stops: Sequence[Stop]) -> Stop:

@@ -154,6 +154,28 @@ def test_stages_between_which_something_is_sent_are_one_hang() -> None:
     assert stopped([*first, *second, *joined], edges) == [({113}, {("a", 13), ("b", 13)})]
 
 
+def test_of_the_stages_of_a_lane_the_one_that_stopped_within_a_layer_holds_the_one_who_hung() -> None:
+    # Two lanes of two stages. In lane 1, the second stage gathered and did not reduce; the first waits for it.
+    def stage(number: int, host: str, gathered: int, reduced: int) -> list[Series]:
+        last = [{(host, 2 * number): n, (host, 2 * number + 1): n} for n in (gathered, reduced)]
+        return [series(number, last[0], "AllGather"), series(number, last[1])]
+
+    lanes = [*stage(1, "a", 125, 125), *stage(2, "b", 124, 123), *stage(3, "a", 127, 127), *stage(4, "b", 127, 127)]
+    sent = [
+        Edge(100 + n, ("a", 2 * lane + way), ("b", 2 * lane + 2 + way), 60, 60, 1.0, 1.0)
+        for n, (lane, way) in enumerate([(1, 0), (1, 1), (3, 0), (3, 1)])
+    ]
+    # Gradients tell which communicators are of one stage.
+    lanes += [
+        series(5, {("a", 2): 61, ("a", 6): 61}, "AllReduce"),
+        series(6, {("b", 4): 61, ("b", 8): 61}, "AllReduce"),
+    ]
+    assert stopped(lanes, sent) == [({2}, {("b", 4), ("b", 5)})]
+    # Both between two layers: either may hold it.
+    lanes[2:4] = stage(2, "b", 123, 123)
+    assert stopped(lanes, sent) == [({1, 2}, {("a", 2), ("a", 3), ("b", 4), ("b", 5)})]
+
+
 def test_an_edge_that_may_have_lost_its_last_record_is_no_suspect() -> None:
     stages = [series(host, {("ab"[host], n): 9 for n in (1, 2, 3)}, "AllReduce") for host in (0, 1)]
     assert stopped(stages, [edge(1, 65), edge(2, 65), edge(3, 64)]) == [({103}, {("a", 3), ("b", 3)})]
