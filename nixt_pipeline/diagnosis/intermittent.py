@@ -31,7 +31,7 @@ def find_hesitations(seen: Observations, known: list[Late], limits: Thresholds) 
     if len(blocks) < limits.min_blocks:
         return []
     found = []
-    for entity in find_late(_only(seen, blocks), limits):
+    for entity in find_late(seen.only(blocks), limits):
         if entity.last_share is None or named & set(entity.processes):
             continue
         if not _always_it(seen, entity, named, blocks, limits):
@@ -48,22 +48,6 @@ def _eventful(shares: Floats, limits: Thresholds) -> list[int]:
     latest = shares.max(axis=0)
     least = max(limits.p2_cost_share, _UNUSUAL * float(np.median(latest)))
     return [block for block in range(1, len(latest)) if latest[block] > least]
-
-
-def _only(seen: Observations, blocks: list[int]) -> Observations:
-    """The job as if it had these blocks only."""
-    number = {block: index for index, block in enumerate(blocks)}
-    return replace(
-        seen,
-        blocks=len(blocks),
-        communicating=seen.communicating[:, blocks],
-        carried=seen.carried[:, blocks],
-        block_us=seen.block_us[blocks],
-        block_end_us=tuple(seen.block_end_us[block] for block in blocks),
-        arrivals=tuple(
-            replace(arrival, block=number[arrival.block]) for arrival in seen.arrivals if arrival.block in number
-        ),
-    )
 
 
 def _always_it(seen: Observations, entity: Late, named: set[Process], blocks: list[int], limits: Thresholds) -> bool:

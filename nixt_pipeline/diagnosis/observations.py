@@ -6,8 +6,8 @@ communicator is the n-th block of every other.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -135,6 +135,23 @@ class Observations:
     def stages(self) -> tuple[frozenset[Process], ...]:
         """Processes that do the same work; see `stages.find_stages`."""
         return self._stages
+
+    def only(self, blocks: Sequence[int]) -> "Observations":
+        """The job as if it had these blocks only; its stages stay those of the whole job."""
+        number = {block: index for index, block in enumerate(blocks)}
+        part = replace(
+            self,
+            blocks=len(blocks),
+            communicating=self.communicating[:, blocks],
+            carried=self.carried[:, blocks],
+            block_us=self.block_us[blocks],
+            block_end_us=tuple(self.block_end_us[block] for block in blocks),
+            arrivals=tuple(
+                replace(arrival, block=number[arrival.block]) for arrival in self.arrivals if arrival.block in number
+            ),
+        )
+        part.__dict__["_stages"] = self._stages  # where the cached property keeps them
+        return part
 
     @cached_property
     def _stages(self) -> tuple[frozenset[Process], ...]:

@@ -74,3 +74,11 @@ def test_rank_zero_may_be_writing_checkpoints_and_raises_no_alarm() -> None:
     [finding] = late_findings(seen, find_hesitations(seen, [], LIMITS), LIMITS)
     assert finding.severity == "info"
     assert "checkpoints" in finding.next_step
+
+
+def test_some_blocks_of_a_job_keep_the_stages_of_the_whole() -> None:
+    seen = hesitating([("b", 1)] * 7, FIFTH)
+    part = seen.only([5])
+    assert part.stages() == seen.stages()
+    assert (part.blocks, part.block_end_us, part.communicating.shape) == (1, (6_000_000,), (8, 1))
+    assert [(arrival.block, arrival.process) for arrival in part.arrivals] == [(0, ("b", 1))]
