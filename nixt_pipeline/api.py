@@ -18,6 +18,7 @@ from nixt_pipeline.comparison.compare import compare_runs
 from nixt_pipeline.comparison.regression import with_regression
 from nixt_pipeline.comparison.results import Comparison
 from nixt_pipeline.comparison.selection import select
+from nixt_pipeline.diagnosis.attempts import Attempts
 from nixt_pipeline.diagnosis.findings import Diagnosis
 from nixt_pipeline.diagnosis.results import materialise_findings
 from nixt_pipeline.inspector.runs import run_id
@@ -81,7 +82,8 @@ def _run_in(directory: Path, run: str | None, settings: Settings) -> str:
 def analyse_run(run: str, settings: Settings, progress: StepProgress | None = None) -> None:
     """Materialise the cells, every analysis and the findings of an ingested run. Raises `UnknownRunError`.
 
-    A run whose events were dropped keeps the results it has.
+    An analysis that fails leaves no result, and a finding that says so. A run whose events were dropped keeps the
+    results it has.
     """
     if dropped(read_manifest(settings, run).directory(settings)):
         return
@@ -90,13 +92,16 @@ def analyse_run(run: str, settings: Settings, progress: StepProgress | None = No
     report_step = progress or _no_progress
     report_step(0, steps, "collective_cells")
     build_cells(run, settings)
+    attempts = Attempts()
     for done, analysis in enumerate(analyses, start=1):
         report_step(done, steps, analysis.name)
-        materialise(analysis, run, settings)
+        if attempts.informative(f"the analysis {analysis.name}", materialise, analysis, run, settings) is None:
+            # What is there is about the run as it was before, or made by other rules.
+            layout.results_path(settings, analysis.name, run).unlink(missing_ok=True)
     report_step(steps - 1, steps, "findings")
     # Without Dagster nobody else judges which earlier runs this one is to be compared with.
     update_baselines(settings, current_run_catalog(settings).table.to_pylist())
-    materialise_findings(run, settings, with_regression)
+    materialise_findings(run, settings, with_regression, attempts)
     report_step(steps, steps, "done")
     catalog.publish_catalog(settings)
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import duckdb
 
+from nixt_pipeline.diagnosis.attempts import Attempts
 from nixt_pipeline.diagnosis.causes import with_causes
 from nixt_pipeline.diagnosis.clocks import find_clock_skew
 from nixt_pipeline.diagnosis.coverage import capped, capture_findings, measure, not_assessable
-from nixt_pipeline.diagnosis.findings import Diagnosis, Finding, RunCoverage, Verdict, ranked
+from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE, Diagnosis, Finding, RunCoverage, Verdict, ranked
 from nixt_pipeline.diagnosis.hangs import find_hangs
 from nixt_pipeline.diagnosis.imbalance import find_imbalance, find_turns
 from nixt_pipeline.diagnosis.intermittent import find_hesitations
@@ -27,58 +28,73 @@ VERSION = "5"
 _WHOLE_LOG = 0.98
 
 
-def diagnose(run: str, settings: Settings) -> Diagnosis:
+def diagnose(run: str, settings: Settings, attempts: Attempts | None = None) -> Diagnosis:
     """Diagnose a stored run whose cells have been built. Raises `UnknownRunError`."""
     with closing(catalog.open_run(settings, run)) as con:
-        return diagnose_views(con, run, settings)
+        return diagnose_views(con, run, settings, attempts)
 
 
-def diagnose_views(con: duckdb.DuckDBPyConnection, run: str, settings: Settings) -> Diagnosis:
+def diagnose_views(
+    con: duckdb.DuckDBPyConnection, run: str, settings: Settings, attempts: Attempts | None = None
+) -> Diagnosis:
     """Diagnose the run behind `con`, a connection of `store.catalog.open_run`, from its cells and aggregates.
 
-    Leaves temporary tables on the connection.
+    A detector that fails becomes a finding, as does what failed in `attempts` before. Leaves temporary tables on the
+    connection.
     """
-    limits = settings.thresholds
-    recorded = measure(con, limits)
+    limits, attempts = settings.thresholds, attempts or Attempts()
+    recorded = attempts.decisive("how much was recorded", measure, con, limits)
+    if recorded is None:
+        return attempts.told_in(Diagnosis(run, "none-found", UNKNOWN_COVERAGE))
     coverage = recorded.coverage
     reason = not_assessable(coverage, limits)
     findings: list[Finding] = []
     told_from: list[tuple[float, float | None]] = []
     launches = [row[0] for row in con.sql("SELECT DISTINCT incarnation FROM processes ORDER BY ALL").fetchall()]
     for incarnation in launches:
-        seen = observe(con, incarnation, limits)
-        findings += find_hangs(con, seen, recorded, limits)
+        seen = attempts.decisive(f"launch {incarnation}", observe, con, incarnation, limits)
+        if seen is None:
+            continue
+        findings += attempts.decisive("hangs and mismatches", find_hangs, con, seen, recorded, limits) or []
         if not reason:
-            findings += _from_times(con, seen, coverage, limits)
-            told_from.append((float(seen.block_us.sum()), least_cost_share(seen, limits)))
+            findings += _from_times(con, seen, coverage, limits, attempts)
+            least = attempts.informative("the smallest visible cost", least_cost_share, seen, limits)
+            told_from.append((float(seen.block_us.sum()), least))
     if told_from:  # of the longest launch
         coverage = replace(coverage, least_cost_share=max(told_from, key=lambda launch: launch[0])[1])
-    told = ranked(capped(finding, coverage, limits) for finding in [*findings, *capture_findings(recorded)])
+    findings += attempts.informative("lost records", capture_findings, recorded) or []
+    told = ranked(capped(finding, coverage, limits) for finding in findings)
     alarming = any(finding.severity != "info" for finding in told)
     if not alarming and not reason:
         reason = not_resolvable(coverage, limits)
     verdict: Verdict = "findings" if alarming else "not-assessable" if reason else "none-found"
-    return Diagnosis(run, verdict, coverage, told, reason)
+    return attempts.told_in(Diagnosis(run, verdict, coverage, told, reason))
 
 
 def _from_times(
-    con: duckdb.DuckDBPyConnection, seen: Observations, coverage: RunCoverage, limits: Thresholds
+    con: duckdb.DuckDBPyConnection, seen: Observations, coverage: RunCoverage, limits: Thresholds, attempts: Attempts
 ) -> list[Finding]:
-    slow = find_slow(seen, limits)
+    slow = attempts.decisive("slow transfers", find_slow, seen, limits) or []
+    late = attempts.decisive("late ranks", _late, seen, slow, coverage, limits)
+    findings = attempts.decisive("slow transfers", transfer_findings, seen, slow, limits) or []
+    if late:
+        late = attempts.informative("causes of lateness", with_causes, con, late, limits) or late
+        findings += attempts.decisive("late ranks", late_findings, seen, late, limits) or []
+    elif late is not None:
+        findings += attempts.informative("uneven work", find_imbalance, seen, limits) or []
+        findings += attempts.informative("work in turns", find_turns, seen, limits) or []
+    return [*findings, *(attempts.informative("clocks", find_clock_skew, con, seen, limits) or [])]
+
+
+def _late(seen: Observations, slow: list[Blame], coverage: RunCoverage, limits: Thresholds) -> list[Late]:
+    """The late that stand out, and that nothing else explains."""
     late = find_late(seen, limits)
     late += find_hesitations(seen, late, limits)
     late = [entity for entity in late if not _explained(entity, slow, seen)]
     if (coverage.capture_rate or 0) < _WHOLE_LOG:
         # What no collective confirms rests on times alone, and these on what happened to be recorded.
         late = [entity for entity in late if entity.last_share is not None]
-    late = outstanding(seen, without_uneven_replicas(seen, late), limits)
-    return [
-        *transfer_findings(seen, slow, limits),
-        *late_findings(seen, with_causes(con, late, limits), limits),
-        *(find_imbalance(seen, limits) if not late else []),
-        *(find_turns(seen, limits) if not late else []),
-        *find_clock_skew(con, seen, limits),
-    ]
+    return outstanding(seen, without_uneven_replicas(seen, late), limits)
 
 
 def _explained(late: Late, slow: list[Blame], seen: Observations) -> bool:

@@ -10,7 +10,7 @@ SCHEMA = 1
 
 Kind = Literal[
     "late-arrival", "slow-transfer", "hang", "process-silent", "mismatch", "fabric-slow", "imbalance", "record-loss",
-    "clock-skew", "capture-gap", "regression",
+    "clock-skew", "capture-gap", "regression", "not-assessed",
 ]  # fmt: skip
 Severity = Literal["P0", "P1", "P2", "info"]
 Level = Literal["rank", "host", "communicator", "link", "fabric", "run"]
@@ -116,6 +116,10 @@ class RunCoverage:
             "losses": dict(self.losses),
             "least_cost_share": _rounded(self.least_cost_share, 4),
         }
+
+
+# Of a run whose records could not be counted.
+UNKNOWN_COVERAGE = RunCoverage(ranks_seen=0, ranks_expected=0, records=0, complete_cells=None, usable_collectives=0)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from nixt_pipeline.diagnosis.attempts import Attempts
 from nixt_pipeline.diagnosis.diagnose import diagnose
 from nixt_pipeline.diagnosis.findings import Diagnosis
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I64, RUN, STRING, Column, Role, schema
@@ -56,14 +57,20 @@ def json_path(settings: Settings, run: str) -> Path:
 
 
 def materialise_findings(
-    run: str, settings: Settings, also: Callable[[Diagnosis, Settings], Diagnosis] | None = None
+    run: str,
+    settings: Settings,
+    also: Callable[[Diagnosis, Settings], Diagnosis] | None = None,
+    attempts: Attempts | None = None,
 ) -> Diagnosis:
     """Diagnose a stored run whose cells have been built, and write both files. `also` adds what the run alone does not
-    show. Raises `UnknownRunError`, and `EventsDroppedError` for a run that has only its results left."""
+    show; what failed in `attempts` before is told as well. Raises `UnknownRunError`, and `EventsDroppedError` for a run
+    that has only its results left."""
     require_events(run, settings)
-    diagnosis = diagnose(run, settings)
+    diagnosis = diagnose(run, settings, attempts)
     if also:
-        diagnosis = also(diagnosis, settings)
+        compared = Attempts()
+        diagnosis = compared.decisive("comparison with earlier runs", also, diagnosis, settings) or diagnosis
+        diagnosis = compared.told_in(diagnosis)
     write_table(findings_table(diagnosis), layout.results_path(settings, NAME, run))
     write_text(json.dumps(diagnosis.to_json(), indent=1) + "\n", json_path(settings, run))
     return diagnosis

@@ -20,6 +20,7 @@ _TITLES = {
     "record-loss": "records are missing",
     "capture-gap": "some processes were hardly recorded",
     "clock-skew": "its clock is off",
+    "not-assessed": "could not be assessed",
 }
 _STOPPED = {
     "hang": "the job does not go on",

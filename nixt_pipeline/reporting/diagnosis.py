@@ -29,6 +29,7 @@ _TITLES = {
     "clock-skew": ("Clocks differ: {}", "Clocks differ: {}"),
     "capture-gap": ("Gap in the log: {}", "Gap in the log: {}"),
     "regression": ("Slower than before: {}", "Slower than before: {}"),
+    "not-assessed": ("Could not be assessed: {}", "Could not be assessed: {}"),
 }
 URGENCY = {"P0": "P0 act now", "P1": "P1 open a ticket", "P2": "P2 note", "info": "for information"}
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from nixt_pipeline.isolation import attempt
 from nixt_pipeline.reporting.content import RunContent, Source
 from nixt_pipeline.reporting.diagnosis import finding_anchors, verdict_sentence
 from nixt_pipeline.reporting.text import plain
@@ -63,9 +64,13 @@ def write_downloads(content: RunContent, directory: Path) -> None:
         if old.stem not in names:
             old.unlink(missing_ok=True)
     for name in sorted(names):
-        write_table(content.tables[name], directory / f"{name}.parquet")
-        with replacing(directory / f"{name}.csv") as temporary:
-            csv.write_csv(spreadsheet_safe(content.tables[name]), temporary)
+        attempt(f"the download of {name}", _write_download, content.tables[name], directory / name)
+
+
+def _write_download(table: pa.Table, path: Path) -> None:
+    write_table(table, path.with_name(f"{path.name}.parquet"))
+    with replacing(path.with_name(f"{path.name}.csv")) as temporary:
+        csv.write_csv(spreadsheet_safe(table), temporary)
 
 
 def spreadsheet_safe(table: pa.Table) -> pa.Table:

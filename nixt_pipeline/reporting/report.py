@@ -1,11 +1,15 @@
 """The report of one run: store -> `RunContent` -> views -> HTML, with the tables and a JSON for programs beside it."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
+from nixt_pipeline.isolation import Failure, attempt
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.content import RunContent, load_content
 from nixt_pipeline.reporting.diagnosis import (
     SHOWN_CARDS,
+    URGENCY,
     all_findings_section,
     cards,
     verdict_class,
@@ -17,10 +21,15 @@ from nixt_pipeline.reporting.quality import facts_section, quality_section
 from nixt_pipeline.reporting.sections import ANALYSIS_SECTIONS, COVERAGE, analysis_section, communicators_section
 from nixt_pipeline.reporting.summary import key_facts, meters, raw_data, tiles
 from nixt_pipeline.reporting.text import iso
-from nixt_pipeline.reporting.views import SectionView
+from nixt_pipeline.reporting.views import Card, Fact, Meter, SectionView, Tile
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_text
 from nixt_pipeline.store.layout import report_dir
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_FAILED = "could not be drawn"
 
 
 def render_run_report(run: str, settings: Settings) -> Path:
@@ -48,14 +57,14 @@ def report_html(content: RunContent) -> str:
         ingested_at=iso(content.manifest.ingested_at),
         verdict=verdict_sentence(diagnosis),
         verdict_class=verdict_class(diagnosis),
-        cards=cards(content),
+        cards=_part(cards, content, Card("failed", "info", URGENCY["info"], f"Findings {_FAILED}", ())),
         more_findings=max(0, len(found) - SHOWN_CARDS),
         calm_title=calm_title,
         calm_words=calm_words,
-        meters=meters(content),
-        key_facts=key_facts(content),
+        meters=_part(meters, content, Meter("Coverage", None, _FAILED)),
+        key_facts=_part(key_facts, content, Fact("Key facts", _FAILED)),
         raw_data=raw_data(content),
-        tiles=tiles(content),
+        tiles=_part(tiles, content, Tile(_FAILED, "key numbers")),
         sections=report_sections(content),
         downloads=downloads(content),
         thresholds=sorted(content.thresholds.model_dump().items()),
@@ -83,13 +92,28 @@ def _calm(content: RunContent) -> tuple[str, str]:
 
 
 def report_sections(content: RunContent) -> tuple[SectionView, ...]:
-    """The sections in the order of the page, after the first screen."""
-    everything = all_findings_section(content)
-    return (
-        *(() if everything is None else (everything,)),
-        *(analysis_section(content, section) for section in ANALYSIS_SECTIONS),
-        quality_section(content),
-        analysis_section(content, COVERAGE),
-        communicators_section(content),
-        facts_section(content),
+    """The sections in the order of the page, after the first screen; one that fails says so in its place."""
+    sections = (
+        _section("all-findings", "All findings", all_findings_section, content),
+        *(_section(item.anchor, item.title, analysis_section, content, item) for item in ANALYSIS_SECTIONS),
+        _section("quality", "Data quality", quality_section, content),
+        _section(COVERAGE.anchor, COVERAGE.title, analysis_section, content, COVERAGE),
+        _section("communicators", "Communicators", communicators_section, content),
+        _section("run", "The run", facts_section, content),
     )
+    return tuple(section for section in sections if section is not None)
+
+
+def _section(
+    anchor: str, title: str, build: Callable[P, SectionView | None], *args: P.args, **kwargs: P.kwargs
+) -> SectionView | None:
+    built = attempt(f"the section {title!r} of the report", build, *args, **kwargs)
+    if isinstance(built, Failure):
+        return SectionView(anchor, title, state="failed", notes=(built.error,))
+    return built
+
+
+def _part(build: Callable[[RunContent], tuple[T, ...]], content: RunContent, instead: T) -> tuple[T, ...]:
+    """A part of the first screen, or what stands in its place when it fails."""
+    built = attempt(f"the part {build.__name__} of the report", build, content)
+    return (instead,) if isinstance(built, Failure) else built

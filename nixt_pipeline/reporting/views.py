@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from nixt_pipeline.reporting.text import plain
 
-State = Literal["ok", "empty", "missing"]
+State = Literal["ok", "empty", "missing", "failed"]
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,8 @@ class Tile:
 
 @dataclass(frozen=True)
 class SectionView:
-    """A section of the page. `missing`: the result it rests on was not computed; `empty`: the result has no rows."""
+    """A section of the page. `missing`: the result it rests on was not computed; `empty`: the result has no rows;
+    `failed`: a defect kept it from being drawn, and the notes say which."""
 
     anchor: str
     title: str

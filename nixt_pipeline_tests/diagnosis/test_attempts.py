@@ -1,0 +1,118 @@
+"""A detector, an analysis or a section that fails is told, and takes nothing else with it."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+import nixt_pipeline as nixt
+from nixt_pipeline.diagnosis.results import stored_diagnosis
+from nixt_pipeline.diagnosis.text import as_text
+from nixt_pipeline.quality.findings import judge_findings
+from nixt_pipeline.reporting.content import load_content
+from nixt_pipeline.reporting.report import report_html
+from nixt_pipeline.settings import Settings, load_settings
+from nixt_pipeline_tests.conftest import FIXTURES
+
+# The package exports functions with the names of these modules.
+DIAGNOSE = import_module("nixt_pipeline.diagnosis.diagnose")
+API = import_module("nixt_pipeline.api")
+RUN = "job_2.30.7_8ranks"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """The fixture job, in which rank 5 is late, with its cells."""
+    folder = tmp_path_factory.mktemp("attempts")
+    settings = load_settings(data_dir=folder / "data", reports_dir=folder / "reports", workers=1)
+    nixt.ingest_run(FIXTURES / RUN, settings)
+    nixt.diagnose_run(RUN, settings)
+    return settings
+
+
+def fails(*args: Any, **kwargs: Any) -> NoReturn:
+    raise TypeError("'>=' not supported\nbetween instances")
+
+
+@pytest.mark.parametrize(
+    "detector",
+    ["find_hangs", "find_slow", "transfer_findings", "find_clock_skew", "capture_findings", "least_cost_share",
+     "with_causes"],
+)  # fmt: skip
+def test_a_detector_that_fails_is_a_finding_and_the_late_rank_is_still_named(
+    detector: str, stored: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(DIAGNOSE, detector, fails)
+    found = DIAGNOSE.diagnose(RUN, stored)
+    late, failed = found.findings
+    assert (late.kind, late.processes) == ("late-arrival", ("gpu-node-02-pid32820",))
+    assert (failed.kind, failed.severity, found.verdict) == ("not-assessed", "info", "findings")
+    assert failed.evidence.startswith("could not be assessed: ")
+    assert failed.evidence.endswith(": TypeError: '>=' not supported")
+    assert "Traceback" in caplog.text
+    assert "could not be assessed" in as_text(found)
+    assert all(verdict.passed for verdict in judge_findings(found.to_json()))
+
+
+@pytest.mark.parametrize("detector", ["measure", "observe", "find_late"])
+def test_without_what_could_have_raised_an_alarm_a_run_is_not_assessable(
+    detector: str, stored: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DIAGNOSE, detector, fails)
+    found = DIAGNOSE.diagnose(RUN, stored)
+    assert found.verdict == "not-assessable"
+    assert found.reason.startswith("a defect of nixt kept it from looking for: ")
+    assert [finding.kind for finding in found.findings] == ["not-assessed"]
+
+
+def test_what_only_informs_leaves_a_run_without_alarm_healthy(
+    stored: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DIAGNOSE, "_late", lambda *_: [])
+    monkeypatch.setattr(DIAGNOSE, "not_resolvable", lambda *_: "")
+    monkeypatch.setattr(DIAGNOSE, "find_turns", lambda *_: [])
+    monkeypatch.setattr(DIAGNOSE, "find_imbalance", fails)
+    assert DIAGNOSE.diagnose(RUN, stored).verdict == "none-found"
+
+
+def test_errors_about_files_are_no_finding(stored: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def disk_is_full(*args: Any) -> NoReturn:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(DIAGNOSE, "find_hangs", disk_is_full)
+    with pytest.raises(OSError, match="no space left"):
+        DIAGNOSE.diagnose(RUN, stored)
+
+
+@pytest.mark.slow
+def test_an_analysis_a_comparison_and_a_section_that_fail_are_told_and_the_page_is_written(
+    stored: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    materialise = API.materialise
+
+    def fails_for_one(analysis: Any, run: str, settings: Settings) -> Any:
+        return fails() if analysis.name == "hot_kernels" else materialise(analysis, run, settings)
+
+    nixt.analyse_run(RUN, stored)
+    results = Path(stored.data_dir / "results" / "hot_kernels")
+    assert list(results.glob("*.parquet"))
+    monkeypatch.setattr(API, "materialise", fails_for_one)
+    monkeypatch.setattr(API, "with_regression", fails)
+    nixt.analyse_run(RUN, stored)
+    assert not list(results.glob("*.parquet"))
+    diagnosis = stored_diagnosis(RUN, stored)
+    assert diagnosis is not None
+    assert [finding["kind"] for finding in diagnosis["findings"]] == ["late-arrival", "not-assessed", "not-assessed"]
+
+    sections = import_module("nixt_pipeline.reporting.sections")
+    report = import_module("nixt_pipeline.reporting.report")
+    monkeypatch.setattr(sections.drawing, "draw_heat_map", fails)
+    monkeypatch.setattr(report, "tiles", fails)
+    monkeypatch.setattr(report, "facts_section", fails)
+    html = report_html(load_content(RUN, stored))
+    assert "could not be assessed: comparison with earlier runs: TypeError" in html
+    assert "could not be assessed: the analysis hot_kernels: TypeError" in html
+    assert html.count("<strong>Could not be drawn</strong>") == 2
+    assert html.count("<strong>Not computed.</strong>") == 1
+    assert "<strong>could not be drawn</strong><span>key numbers</span>" in html
