@@ -137,7 +137,7 @@ class Settings(BaseSettings):
     )
     sacct_command: str | None = Field(
         None,
-        description="Command that prints a Slurm job's state (the job id is appended), e.g. 'sacct -X -n -o State -j'",
+        description="Command that prints a Slurm job's state (the job id is appended), e.g. 'sacct -X -n -P -o State -j'",
     )
     workers: int = Field(
         default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, description="Processes that parse logs at once"

@@ -4,8 +4,6 @@ import codecs
 import hashlib
 import os
 import re
-import shlex
-import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,16 +12,13 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nixt_pipeline.inspector.inventory import RUN_INFO_FILE, walk_files
+from nixt_pipeline.inspector.slurm import job_state
 from nixt_pipeline.settings import Settings
 
 _DUMP_DIRECTORY = re.compile(r"nccl-inspector-(?P<job>.+)")
+_JOB_ID = re.compile(r"[1-9][0-9]*(?:[_+][0-9]+)?")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_RUN_ID = 120
-# Slurm states after which a job writes nothing more.
-_ENDED_STATE = re.compile(
-    "BOOT_FAIL|CANCELLED|COMPLETED|DEADLINE|FAILED|NODE_FAIL|OUT_OF_MEMORY|PREEMPTED|REVOKED|TIMEOUT"
-)
-_SACCT_TIMEOUT_S = 5.0
 # The sidecar is written by hand or by a launcher: some lines of names and numbers.
 _MAX_RUN_INFO_BYTES = 1 << 20
 _MAX_RUN_INFO_DEPTH = 20
@@ -84,9 +79,10 @@ def run_id(relative_path: str) -> str:
 
 
 def slurm_job_id(directory: Path) -> str | None:
-    """The Slurm job id in the plugin's default directory name, or None."""
+    """The Slurm job id in the plugin's default directory name, also of an array's task (`36_4`) or a component of a
+    heterogeneous job (`36+1`); None when there is none."""
     match = _DUMP_DIRECTORY.fullmatch(directory.name)
-    return match["job"] if match and match["job"].isdigit() and match["job"] != "0" else None
+    return match["job"] if match and _JOB_ID.fullmatch(match["job"]) else None
 
 
 def read_run_info(directory: Path) -> dict[str, object]:
@@ -156,18 +152,17 @@ def is_finished(directory: RunDirectory, settings: Settings, now: float) -> Fini
     if directory.markers:
         return Finished(True, f"marked by {min(directory.markers)}")
     job = slurm_job_id(directory.path)
+    unanswered = ""
     if settings.sacct_command and job:
-        state = _slurm_state(settings.sacct_command, job)
-        if state and _ENDED_STATE.fullmatch(state):
-            return Finished(True, f"Slurm job {job} is {state}")
-        if state:
-            return Finished(False, f"Slurm job {job} is {state}")
+        state = job_state(settings.sacct_command, job)
+        if state.ended is not None:
+            return Finished(state.ended, f"Slurm job {job} is {state.words}")
+        unanswered = f" (Slurm job {job}: {state.words})"
     quiet_s = now - directory.newest_change_s
     if quiet_s >= settings.quiet_period_s:
-        return Finished(True, f"unchanged for {quiet_s:.0f} s")
-    return Finished(
-        False, f"changed {max(quiet_s, 0):.0f} s ago; counts as finished after {settings.quiet_period_s:.0f} s"
-    )
+        return Finished(True, f"unchanged for {quiet_s:.0f} s{unanswered}")
+    wait = f"changed {max(quiet_s, 0):.0f} s ago; counts as finished after {settings.quiet_period_s:.0f} s"
+    return Finished(False, wait + unanswered)
 
 
 def _run_roots(directory: Path, markers: tuple[str, ...]) -> list[Path]:
@@ -221,16 +216,3 @@ def _look_at(directory: Path, relative: str | None, markers: tuple[str, ...], ru
     identity = run if run is not None else run_id(relative or directory.name)
     # A file from the future (a host with a wrong clock) must not keep its run waiting for ever.
     return RunDirectory(identity, directory, state.hexdigest(), min(newest, time.time()), count, frozenset(found))
-
-
-def _slurm_state(command: str, job: str) -> str | None:
-    """The state that the configured command prints for `job`; None when it cannot be asked (then the quiet period
-    decides)."""
-    try:
-        answer = subprocess.run(
-            [*shlex.split(command), job], capture_output=True, text=True, timeout=_SACCT_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    words = answer.stdout.split()
-    return words[0].rstrip("+") if answer.returncode == 0 and words else None

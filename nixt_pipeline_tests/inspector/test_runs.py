@@ -119,9 +119,18 @@ def test_the_scheduler_is_asked_before_the_quiet_period(tmp_path: Path, state: s
 
 def test_a_scheduler_that_does_not_answer_leaves_it_to_the_quiet_period(tmp_path: Path) -> None:
     settings = load_settings(sacct_command=str(tmp_path / "no-such-command"))
-    assert (
-        is_finished(a_run(tmp_path / "nccl-inspector-41012", 0.0), settings, 10_000.0).reason == "unchanged for 10000 s"
-    )
+    verdict = is_finished(a_run(tmp_path / "nccl-inspector-41012", 0.0), settings, 10_000.0)
+    assert verdict.finished
+    assert verdict.reason.startswith("unchanged for 10000 s (Slurm job 41012: ")
+    assert "no-such-command cannot be started" in verdict.reason
+
+
+def test_a_file_from_the_future_keeps_its_run_waiting_no_longer_than_others(tmp_path: Path, settings: Settings) -> None:
+    log_in(tmp_path / "job")
+    in_2100_s = 4_102_444_800.0
+    os.utime(tmp_path / "job" / "node-01-pid1.log", (in_2100_s, in_2100_s))
+    found = look_at_run(tmp_path / "job", "job", settings)
+    assert is_finished(found, settings, time.time() + settings.quiet_period_s + 1).finished
 
 
 def test_a_copy_that_keeps_old_times_still_counts_as_changed(tmp_path: Path, settings: Settings) -> None:
@@ -133,6 +142,8 @@ def test_a_copy_that_keeps_old_times_still_counts_as_changed(tmp_path: Path, set
 
 def test_slurm_job_ids_come_from_the_plugins_directory_name() -> None:
     assert slurm_job_id(Path("/x/nccl-inspector-41012")) == "41012"
+    assert slurm_job_id(Path("/x/nccl-inspector-36_4")) == "36_4"
+    assert slurm_job_id(Path("/x/nccl-inspector-36+1")) == "36+1"
     assert slurm_job_id(Path("/x/nccl-inspector-unknown-jobid")) is None
     assert slurm_job_id(Path("/x/job")) is None
 

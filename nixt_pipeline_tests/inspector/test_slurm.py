@@ -1,0 +1,88 @@
+import stat
+from pathlib import Path
+
+import pytest
+
+from nixt_pipeline.inspector import slurm
+from nixt_pipeline.inspector.slurm import job_state, read_answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        " COMPLETED \n",
+        "OUT_OF_MEMORY\n",
+        "OUT_OF_ME+\n",  # the column is 10 characters wide
+        "LAUNCH_FA+\n",
+        "LAUNCH_FAI+\n",
+        "RECONFIG_F+\n",
+        "CANCELLED+\n",
+        "CANC+\n",
+        "CANCELLED by 1000\n",
+        "CANCELLED by 1000|\n",
+        "COMPLETED\nFAILED\nCANCELLED by 0\n",  # an array: one line for each task
+        "36+0  COMPLETED\n36+1  OUT_OF_ME+\n",  # a heterogeneous job: one for each component
+        "JobID|State|ExitCode\n36|COMPLETED|0:0\n36.batch|COMPLETED|0:0\n",
+        "       JobID      State\n------------ ----------\n36            NODE_FAIL\n",
+        "NODE_FAIL\nREQUEUED\nCOMPLETED\n",  # earlier attempts
+        "sacct: error: slurmdbd is slow\nTIMEOUT\n",
+        "FAILED\r\n",
+    ],
+)
+def test_a_job_has_ended_when_no_line_says_otherwise(answer: str) -> None:
+    assert read_answer(answer).ended is True
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("RUNNING\n", "RUNNING"),
+        ("COMPLETED\nRUNNING\n", "RUNNING"),
+        ("RUNNING\nCOMPLETED\n", "RUNNING"),
+        ("COMPLETED\nPENDING\nRUNNING\n", "PENDING, RUNNING"),
+        ("36+0|FAILED\n36+1|COMPLETING\n", "COMPLETING"),
+        ("PREEMPTED\nREQUEUED\nPENDING\n", "PENDING"),
+        ("REQUEUED\n", "REQUEUED"),
+        ("REQUEUE_H+\n", "REQUEUE_H+"),
+        ("SUSP+\n", "SUSP+"),
+    ],
+)
+def test_a_job_goes_on_while_any_line_says_so(answer: str, words: str) -> None:
+    assert read_answer(answer) == slurm.JobState(False, words)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("", "Slurm does not know the job"),
+        (" \n\n", "Slurm does not know the job"),
+        ("sacct: error: Problem talking to the database\n", "Slurm names no state: sacct: error: Problem"),
+        ("State\n----------\n", "Slurm names no state: State"),
+        ("COMPLE+\n", "COMPLE+"),  # COMPLETED, or COMPLETING
+        ("HIBERNATING\n", "HIBERNATING"),  # of a release to come
+        ("COMPLETED\nHIBERNATING\n", "HIBERNATING"),
+    ],
+)
+def test_an_answer_that_does_not_tell_leaves_it_open(answer: str, words: str) -> None:
+    state = read_answer(answer)
+    assert state.ended is None
+    assert state.words.startswith(words)
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_a_command_that_fails_or_hangs_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = script(tmp_path / "failing", "echo 'no such job' >&2; exit 1")
+    assert job_state(failing, "1").words == f"{failing} failed with exit code 1: no such job"
+    monkeypatch.setattr(slurm, "_TIMEOUT_S", 0.2)
+    hanging = script(tmp_path / "hanging", "exec sleep 60")
+    assert "did not answer" in job_state(hanging, "1").words
+    assert job_state("sacct 'unbalanced", "1").ended is None
+
+
+def test_bytes_that_are_no_text_stop_nothing(tmp_path: Path) -> None:
+    assert job_state(script(tmp_path / "sacct", r"printf 'COMPLETED \377\n'"), "1").ended is True
