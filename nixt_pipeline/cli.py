@@ -1,6 +1,7 @@
 """The `nixt` command: the same functions as the Dagster assets, without Dagster.
 
-Exit codes: 0 fine, 1 findings as urgent as `--fail-on`, 2 usage or input error.
+Exit codes: 0 fine, 1 findings as urgent as `--fail-on`, 2 usage or input error, 70 a defect of this program,
+130 interrupted.
 Results go to standard output, progress and messages to standard error.
 """
 
@@ -23,13 +24,13 @@ from nixt_pipeline.inspector.runs import RunDirectory
 from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import catalog
 from nixt_pipeline.store.accounts import IngestSummary
-from nixt_pipeline.terminal import InputError, input_errors, print_rows
+from nixt_pipeline.terminal import Commands, InputError, input_errors, print_rows
 from nixt_pipeline.watch import look
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="nixt-pipeline")
 @click.pass_context
 def main(context: click.Context) -> None:
@@ -207,14 +208,9 @@ def _ingest(directory: Path, run: str | None, settings: Settings) -> IngestSumma
 
 
 def _analyse_and_report(run: str, settings: Settings, form: api.ReportForm = "html") -> Path:
-    from nixt_pipeline.reporting.pdf import PdfError
-
     with _progress("Analysing") as advance:
         api.analyse_run(run, settings, advance)
-    try:
-        return api.report_run(run, settings, form)
-    except PdfError as error:
-        raise InputError(str(error)) from error
+    return api.report_run(run, settings, form)
 
 
 def _describe(summary: IngestSummary) -> str:

@@ -11,10 +11,12 @@ from typing import Literal
 from pydantic import BaseModel, ByteSize, Field, TypeAdapter, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from nixt_pipeline.errors import NixtError
+
 SETTINGS_FILE = "nixt.toml"
 
 
-class SettingsError(ValueError):
+class SettingsError(NixtError, ValueError):
     """The environment or `nixt.toml` holds a value that is not usable; the message says which and why."""
 
 

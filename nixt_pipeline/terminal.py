@@ -1,49 +1,60 @@
-"""What every command does alike: errors that a user can put right, and tables on standard output."""
+"""What every command does alike: errors that the user can fix, and tables on standard output."""
 
 import csv
 import json
+import os
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from nixt_pipeline.comparison.compare import ComparisonError
-from nixt_pipeline.comparison.decisions import DecisionsError
-from nixt_pipeline.comparison.selection import SelectionError
-from nixt_pipeline.inspector.runs import LandingError
-from nixt_pipeline.settings import SettingsError
-from nixt_pipeline.store.dropped import EventsDroppedError
-from nixt_pipeline.store.fan_out import IngestError
-from nixt_pipeline.store.manifest import StoreVersionError, UnknownRunError
-
-_INPUT_ERRORS = (
-    SettingsError,
-    IngestError,
-    UnknownRunError,
-    StoreVersionError,
-    LandingError,
-    SelectionError,
-    ComparisonError,
-    DecisionsError,
-    EventsDroppedError,
-    OSError,
-)
+from nixt_pipeline.errors import EXIT_BROKEN_PIPE, EXIT_DEFECT, EXIT_INPUT, EXIT_INTERRUPTED, NixtError
 
 
 class InputError(click.ClickException):
-    """Something the user can put right; exit code 2."""
+    """An error that the user can fix; exit code 2."""
 
-    exit_code = 2
+    exit_code = EXIT_INPUT
+
+
+class Commands(click.Group):
+    """A group of commands whose exit codes keep apart what the user can fix, what was interrupted, and defects."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. What nothing foresaw is a defect of this program: it ends with a traceback for the report
+        of the bug, and never with the code that means findings."""
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.ClickException):
+            raise
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("Interrupted; what is complete is kept, start again to go on.", err=True)
+            ctx.exit(EXIT_INTERRUPTED)
+        except BrokenPipeError:
+            # Who reads has read enough (head). Python would complain again when it flushes at its end.
+            sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+            ctx.exit(EXIT_BROKEN_PIPE)
+        except Exception as error:
+            click.echo(traceback.format_exc(), err=True)
+            click.echo(
+                f"This is a defect of nixt_pipeline, not of your input: {type(error).__name__}. Please report it with"
+                " the lines above.",
+                err=True,
+            )
+            ctx.exit(EXIT_DEFECT)
 
 
 @contextmanager
 def input_errors() -> Iterator[None]:
-    """Errors that a user can put right end the command with their message and exit code 2, not with a traceback."""
+    """Errors that the user can fix end the command with their message and exit code 2, not with a traceback."""
     try:
         yield
-    except _INPUT_ERRORS as error:
+    except BrokenPipeError:
+        raise
+    except (NixtError, OSError) as error:
         raise InputError(str(error)) from error
 
 

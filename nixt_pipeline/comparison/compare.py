@@ -17,6 +17,7 @@ from nixt_pipeline.comparison.results import Basis, Comparison, KernelComparison
 from nixt_pipeline.comparison.statistics import Change, Estimate, Limits
 from nixt_pipeline.comparison.summaries import Floats, Kernel, RunSummary, load_summary
 from nixt_pipeline.comparison.workload import workload_of
+from nixt_pipeline.errors import NixtError
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Settings, Thresholds
 
@@ -27,7 +28,7 @@ _JOB = ("GPUs:", "parallelism:")
 _SAMPLING: dict[Basis, statistics.Sampling] = {"runs": statistics.of_runs, "blocks": statistics.of_blocks}
 
 
-class ComparisonError(ValueError):
+class ComparisonError(NixtError, ValueError):
     """Runs that cannot be put side by side as they were given; the message says why."""
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 from filelock import FileLock
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from nixt_pipeline.errors import NixtError
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_text
 
@@ -18,7 +19,7 @@ class Decision(BaseModel):
     reason: str = ""
 
 
-class DecisionsError(ValueError):
+class DecisionsError(NixtError, ValueError):
     """`baselines.json` is not what it should be; the message says where and why."""
 
 

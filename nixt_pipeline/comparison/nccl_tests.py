@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nixt_pipeline.errors import NixtError
+
 # Program -> function, and whether its size is the total over ranks.
 _PROGRAMS = {
     "all_reduce": ("AllReduce", False),
@@ -30,7 +32,7 @@ _ROW = re.compile(r"^\s*\d+\s+\d+\s+\w+\s+\w+\s+-?\d+\s")
 _PLAIN, _PER_ITERATION = ("time", "algbw", "busbw", "#wrong"), ("i_min", "i_max", "i_p99", "i_cv%")
 
 
-class BenchmarkError(ValueError):
+class BenchmarkError(NixtError, ValueError):
     """A file that is no output of nccl-tests, or does not say which test it is from; the message says which file."""
 
 

@@ -5,10 +5,12 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
+from nixt_pipeline.errors import NixtError
+
 Row = Mapping[str, Any]
 
 
-class SelectionError(ValueError):
+class SelectionError(NixtError, ValueError):
     """A selection that means nothing, or no run; the message says what was looked for."""
 
 

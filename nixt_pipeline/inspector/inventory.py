@@ -15,6 +15,7 @@ from typing import NamedTuple
 import orjson
 import xxhash
 
+from nixt_pipeline.errors import NixtError
 from nixt_pipeline.inspector.decompression import compression_of
 
 # The plugin's own name, with what forks and compression append: <host>-pid<pid>[-<epoch>].log[.gz]
@@ -130,7 +131,7 @@ def walk_files(directory: Path, left_out: tuple[Path, ...] = ()) -> Iterator[Fou
                 yield Found(name, entry, error.strerror or str(error))
 
 
-class TooManyFilesError(OSError):
+class TooManyFilesError(NixtError, OSError):
     """The directory holds more files than the settings allow."""
 
 

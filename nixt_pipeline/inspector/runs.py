@@ -11,6 +11,7 @@ from pathlib import Path
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from nixt_pipeline.errors import NixtError
 from nixt_pipeline.inspector.inventory import RUN_INFO_FILE, walk_files
 from nixt_pipeline.inspector.slurm import job_state
 from nixt_pipeline.settings import Settings
@@ -59,7 +60,7 @@ class Finished:
     reason: str
 
 
-class LandingError(OSError):
+class LandingError(NixtError, OSError):
     """The landing directory cannot be listed."""
 
 

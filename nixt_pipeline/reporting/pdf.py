@@ -5,12 +5,14 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from nixt_pipeline.errors import NixtError
+
 # As the distributions and the vendors call them.
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 _TIMEOUT_S = 120
 
 
-class PdfError(Exception):
+class PdfError(NixtError):
     """The page could not be printed; the message says why and what to do instead."""
 
 

@@ -8,6 +8,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from nixt_pipeline.errors import NixtError
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_text
 from nixt_pipeline.store.manifest import read_manifest
@@ -17,7 +18,7 @@ MARKER = "events_dropped.json"
 LARGE_TABLES = ("events", "channels", "cells")
 
 
-class EventsDroppedError(RuntimeError):
+class EventsDroppedError(NixtError, RuntimeError):
     """Something was to be computed from events that are not there any more; the message says what to do."""
 
 

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from nixt_pipeline.errors import NixtError
 from nixt_pipeline.inspector.file_summary import FileSummary, merge, settle
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
@@ -37,7 +38,7 @@ _DASK_TIMEOUT_S = 10
 Progress = Callable[[int, int], None]
 
 
-class IngestError(RuntimeError):
+class IngestError(NixtError, RuntimeError):
     """The ingest cannot go on; the message says where and what to do."""
 
 

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+from nixt_pipeline.errors import NixtError
 from nixt_pipeline.inspector.runs import LandingError, find_runs, run_id
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.manifest import UnknownRunError, read_manifest
 
 
-class NoLogsError(LookupError):
+class NoLogsError(NixtError, LookupError):
     """The run's logs are nowhere to be found; the message says where they were looked for."""
 
 

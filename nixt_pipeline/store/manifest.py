@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nixt_pipeline.errors import NixtError
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import write_text
@@ -12,11 +13,11 @@ from nixt_pipeline.store.files import write_text
 SCHEMA_VERSION = 1
 
 
-class UnknownRunError(LookupError):
+class UnknownRunError(NixtError, LookupError):
     """No such run in the store; the message lists what there is."""
 
 
-class StoreVersionError(RuntimeError):
+class StoreVersionError(NixtError, RuntimeError):
     """The store was written by a version of this program that this one cannot read, or is damaged."""
 
 

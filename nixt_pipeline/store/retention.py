@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+from nixt_pipeline.errors import NixtError
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.dropped import LARGE_TABLES, Dropped, dropped, mark_dropped
@@ -15,7 +16,7 @@ from nixt_pipeline.store.ingest import read_inventory, run_lock
 from nixt_pipeline.store.manifest import read_manifest
 
 
-class IngestPendingError(RuntimeError):
+class IngestPendingError(NixtError, RuntimeError):
     """The run is being ingested again; its events are dropped another time."""
 
 

@@ -1,0 +1,110 @@
+"""Every error that a user can fix, below one class. The message says what happened, where, and what to do.
+
+    NixtError
+    ├── SettingsError         a setting is not usable                                    (settings)
+    ├── LandingError          the landing directory cannot be listed                     (inspector.runs)
+    ├── TooManyFilesError     a directory has more files than the settings allow         (inspector.inventory)
+    ├── IngestError           an ingest cannot go on                                     (store.fan_out)
+    ├── IngestPendingError    the run is being ingested again                            (store.retention)
+    ├── UnknownRunError       no such run in the store                                   (store.manifest)
+    ├── StoreVersionError     a newer version of this program wrote the store            (store.manifest)
+    ├── NoLogsError           the logs of a run are nowhere to be found                  (store.locate)
+    ├── EventsDroppedError    the run's events were dropped to save space                (store.dropped)
+    ├── DamagedError          a file is damaged, or missing although its run names it
+    ├── StorageError          a file cannot be written: disk full, no permission
+    ├── SelectionError        no run is meant by a selection                             (comparison.selection)
+    ├── ComparisonError       runs cannot be compared                                    (comparison.compare)
+    ├── DecisionsError        baselines.json is not usable                               (comparison.decisions)
+    ├── BenchmarkError        output of nccl-tests is not usable                         (comparison.nccl_tests)
+    └── PdfError              a report cannot be printed                                 (reporting.pdf)
+
+Anything else that is raised, but for `OSError`, is a defect of this program.
+"""
+
+import errno
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+
+# Exit codes of the command line. 70 is EX_SOFTWARE of sysexits.h; 130 is what a shell reports after Ctrl-C, and 141
+# after a pipe was closed.
+EXIT_FINDINGS = 1
+EXIT_INPUT = 2
+EXIT_DEFECT = 70
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FORBIDDEN = (errno.EACCES, errno.EPERM)
+
+
+class NixtError(Exception):
+    """Base of all errors that a user can fix."""
+
+
+class DamagedError(NixtError):
+    """A file is damaged, or missing although its run names it; the message says how to have it made again."""
+
+
+class StorageError(NixtError, OSError):
+    """A file cannot be written: the disk is full, or permission is missing. `errno` says which."""
+
+
+def storage_errno(error: BaseException) -> int | None:
+    """Why nothing can be stored (`ENOSPC`, `EDQUOT`, `EACCES`, `EPERM`, `EROFS`); None for any other error.
+
+    DuckDB hands on the operating system's words only.
+    """
+    known = (*_FULL, *_FORBIDDEN, errno.EROFS)
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno if error.errno in known else None
+    return next((number for number in known if os.strerror(number) in str(error)), None)
+
+
+def storage_error(error: BaseException, path: Path) -> StorageError | None:
+    """What to say when `path` cannot be written because of `error`; None when the storage is not the reason."""
+    number = storage_errno(error)
+    if number is None:
+        return None
+    if number == errno.EDQUOT:
+        reason = f"the disk quota of {_user(os.geteuid())} is used up; make room there"
+    elif number in _FULL:
+        reason = "no space is left on the device; make room there"
+    elif number == errno.EROFS:
+        reason = "the file system is mounted read-only"
+    else:
+        reason = _who_may_write(path)
+    found = StorageError(
+        f"cannot write {path}: {reason}, or choose another place with NIXT_DATA_DIR and NIXT_REPORTS_DIR"
+    )
+    found.errno = number
+    return found
+
+
+def _who_may_write(path: Path) -> str:
+    """The directory that refuses, whose it is, and how two users share one."""
+    directory = next((place for place in path.absolute().parents if place.exists()), Path("/"))
+    status = directory.stat()
+    mode = stat.filemode(status.st_mode)
+    owner, group = _user(status.st_uid), _group(status.st_gid)
+    return (
+        f"permission denied: {directory} belongs to {owner}:{group} with mode {mode},"
+        f" and you are {_user(os.geteuid())}. To share it, put both users into one group, let the owner run `chgrp -R GROUP DIR; chmod -R g+rwX DIR;"
+        " find DIR -type d -exec chmod g+s {} +`, and let both work with umask 002"
+    )
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _group(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
