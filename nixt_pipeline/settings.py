@@ -35,7 +35,7 @@ class Thresholds(BaseModel):
     # Inspector shipped in 2025. Anything earlier than 2020 or later than 2100 is no Unix time in microseconds.
     min_timestamp_us: int = 1_577_836_800_000_000
     max_timestamp_us: int = 4_102_444_800_000_000
-    # Two launches in one directory are told apart by a pause longer than any checkpoint seen in public logs.
+    # A process id that is used again after a pause longer than any checkpoint seen in public logs is another process.
     incarnation_gap_us: int = 600_000_000
     # NVLink 5 moves 900 GB/s in each direction; NVLS can double the apparent rate. Early RCCL builds reported ten times
     # too much.

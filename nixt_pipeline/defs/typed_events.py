@@ -54,7 +54,7 @@ def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
         pq.read_table(generation / f"{name}.parquet") for name in ("communicators", "membership")
     )
     incarnations = validated_summary(run, settings).incarnations
-    yield from judge_typing(communicators, membership, incarnations, settings.thresholds)
+    yield from judge_typing(communicators, membership, incarnations)
 
 
 typed_events_checks = run_checks("typed_events", TYPING_RULES, _judge)

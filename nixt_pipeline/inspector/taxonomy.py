@@ -73,7 +73,7 @@ INCARNATION = Column(
     I32,
     ID,
     "",
-    "1, 2, ... when one directory holds several launches (disjoint communicators, a long pause)",
+    "1, 2, ... when one directory holds several launches (disjoint processes, at different times)",
 )
 
 # What a worker writes for each record. The plugin's own names are kept, so that a query against NVIDIA's exporter runs

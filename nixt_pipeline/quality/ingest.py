@@ -9,7 +9,6 @@ from nixt_pipeline.inspector.inventory import Inventory
 from nixt_pipeline.inspector.operations import COLL_TYPES
 from nixt_pipeline.quality.expectations import Suite, among, at_least, between, judge, present, unique
 from nixt_pipeline.quality.verdicts import Cell, Rule, Verdict
-from nixt_pipeline.settings import Thresholds
 from nixt_pipeline.store.accounts import IngestSummary
 
 # Rows of a verdict's table.
@@ -182,9 +181,7 @@ def judge_validation(summary: IngestSummary, files: pa.Table, rejects: pa.Table)
     )
 
 
-def judge_typing(
-    communicators: pa.Table, membership: pa.Table, incarnations: int, limits: Thresholds
-) -> Iterator[Verdict]:
+def judge_typing(communicators: pa.Table, membership: pa.Table, incarnations: int) -> Iterator[Verdict]:
     """Apply `TYPING_RULES` to the dimension tables of a run."""
     yield from judge(communicators, [_communicator_suite()])
     partial = [
@@ -199,11 +196,10 @@ def judge_typing(
         tuple({name: row[name] for name in ("id", "comm_name", "n_ranks", "ranks_seen")} for row in partial[:_SHOWN]),
     )
     yield from judge(membership, [_membership_suite()])
-    pause_s = limits.incarnation_gap_us / 1e6
     yield Verdict(
         ONE_LAUNCH.name,
         incarnations <= 1,
-        f"{incarnations} launches, told apart by disjoint communicators and a pause of more than {pause_s:.0f} s"
+        f"{incarnations} launches, which share no process and ran at different times"
         if incarnations > 1
         else "one launch",
         {"launches": incarnations},

@@ -1,8 +1,10 @@
-"""Launches told apart: one directory can hold two jobs, even of one host and process id, and they must not be pooled.
+"""Launches told apart: a directory can hold several jobs, even of one host and process id, and they must not be pooled.
 
-Everything that shares a communicator belongs to one launch. A process id that is used again much later, with other
-communicators, belongs to another. What runs at the same time without sharing a communicator (a partly recorded job) is
-one launch too.
+Everything that shares a communicator belongs to one launch, and so does what shares a process. What shares neither is
+another launch if it ran at another time, however short the pause: benchmarks in a row, a job that was started again.
+What shares neither and ran side by side from the first to the last record is one launch, for a job of which not all
+communicators were recorded has the same shape; the diagnosis concludes nothing from one such part about another.
+A process id that is used again much later, with other communicators, is another process.
 """
 
 from collections import defaultdict
@@ -11,6 +13,11 @@ from itertools import pairwise
 
 Communicator = tuple[str | None, str | None, int | None, int | None]  # id, comm_name, n_ranks, nnodes
 Process = tuple[str | None, int | None]  # hostname, pid
+
+# Parts of one job begin and end within a step or two of one another, which is less than a tenth of its length.
+_SIDE_BY_SIDE = 0.1
+# Processes that write once do so within the usual interval of the dump thread.
+_ONE_PASS_US = 100_000
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,8 @@ class Presence:
 
 
 def number_incarnations(presences: list[Presence], gap_us: int) -> dict[Communicator, int]:
-    """The incarnation (1, 2, ... by time) of every communicator; launches are at least `gap_us` apart."""
+    """The incarnation (1, 2, ... by time) of every communicator. A process id that is used again after `gap_us` is
+    another process."""
     groups = _Groups()
     by_process: dict[Process, list[Presence]] = defaultdict(list)
     for presence in presences:
@@ -37,7 +45,7 @@ def number_incarnations(presences: list[Presence], gap_us: int) -> dict[Communic
     for presence in presences:
         times = [time for time in (presence.first_us, presence.last_us) if time is not None]
         spans[groups.find(presence.communicator)].extend(times)
-    launch = _number_by_time(spans, gap_us)
+    launch = _number_by_time(spans)
     return {presence.communicator: launch[groups.find(presence.communicator)] for presence in presences}
 
 
@@ -55,18 +63,27 @@ def _neighbours(presences: list[Presence], gap_us: int) -> list[tuple[Presence, 
     return pairs
 
 
-def _number_by_time(spans: dict[Communicator, list[int]], gap_us: int) -> dict[Communicator, int]:
-    """Groups that overlap in time, or nearly, are one launch."""
-    numbers: dict[Communicator, int] = {}
-    number, reached = 1, None
-    for root, times in sorted(spans.items(), key=lambda item: (min(item[1], default=0), str(item[0]))):
-        if times and reached is not None and min(times) - reached > gap_us:
+def _number_by_time(spans: dict[Communicator, list[int]]) -> dict[Communicator, int]:
+    """Groups that run side by side are one launch; those without any time go with the first."""
+    numbers = dict.fromkeys(spans, 1)
+    timed = sorted((min(times), max(times), root) for root, times in spans.items() if times)
+    launches: list[tuple[int, int, int]] = []  # number, first and last time of those that may have company yet
+    number = 0
+    for first, last, root in sorted(timed, key=lambda span: (span[:2], str(span[2]))):
+        launches = [launch for launch in launches if launch[2] + _ONE_PASS_US >= first]
+        together = [launch for launch in launches if _side_by_side(launch[1], launch[2], first, last)]
+        if not together:
             number += 1
-            reached = max(times)
-        elif times:
-            reached = max(*times, reached or 0)
-        numbers[root] = number
+            together = [(number, first, last)]
+            launches += together
+        numbers[root] = together[0][0]
     return numbers
+
+
+def _side_by_side(first: int, last: int, other_first: int, other_last: int) -> bool:
+    """Whether two spans of time begin and end nearly together."""
+    tolerance = max(_ONE_PASS_US, _SIDE_BY_SIDE * (max(last, other_last) - min(first, other_first)))
+    return abs(first - other_first) <= tolerance and abs(last - other_last) <= tolerance
 
 
 class _Groups:

@@ -42,7 +42,7 @@ from nixt_pipeline.store.parts import Piece, compact, rewrite_part
 log = logging.getLogger(__name__)
 
 # Part of a generation's name: when the decoder makes something else of the same bytes, every generation is new.
-DECODER_VERSION = 1
+DECODER_VERSION = 2
 _VALIDATED = "validated.json"
 _LOCK_TIMEOUT_S = 900.0
 

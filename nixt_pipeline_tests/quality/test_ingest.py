@@ -14,7 +14,6 @@ from nixt_pipeline.quality.ingest import (
     judge_validation,
 )
 from nixt_pipeline.quality.verdicts import Verdict
-from nixt_pipeline.settings import Thresholds
 from nixt_pipeline.store.accounts import IngestSummary
 
 LOG = LogFile("node-01-pid1.log", 500, 0, "f", "none", "node-01", 1, None, None)
@@ -68,7 +67,6 @@ def typing(
             pa.Table.from_pylist(communicators, schema=taxonomy.schema(taxonomy.COMMUNICATOR_COLUMNS)),
             pa.Table.from_pylist(members, schema=taxonomy.schema(taxonomy.MEMBERSHIP_COLUMNS)),
             incarnations,
-            Thresholds(),
         )
     )
 

@@ -25,6 +25,32 @@ def test_jobs_that_follow_one_another_without_a_pause_stay_together() -> None:
     assert numbers(at("first", "a", 0, HOUR), at("second", "a", HOUR + GAP)) == {"first": 1, "second": 1}
 
 
+def test_launches_that_share_no_process_are_told_apart_however_short_the_pause() -> None:
+    second = 1_000_000
+    assert numbers(at("old", "a", 0, HOUR), at("new", "b", HOUR + second, 2 * HOUR)) == {"old": 1, "new": 2}
+    # The last dump of the first came when the second had begun, and the second one is shorter.
+    assert numbers(at("old", "a", 0, HOUR), at("new", "b", HOUR - 5 * second, HOUR + 60 * second)) == {
+        "old": 1,
+        "new": 2,
+    }
+
+
+def test_many_launches_in_a_row_are_numbered_by_time() -> None:
+    found = numbers(*(at(f"test{n}", f"p{n}", n * HOUR, n * HOUR + HOUR // 2) for n in range(12)))
+    assert found == {f"test{n}": n + 1 for n in range(12)}
+
+
+def test_a_short_launch_beside_a_long_one_is_another() -> None:
+    assert numbers(at("trainer", "a", 0, HOUR), at("rollout", "b", HOUR // 3, HOUR // 2)) == {
+        "trainer": 1,
+        "rollout": 2,
+    }
+
+
+def test_processes_that_wrote_once_are_one_incarnation() -> None:
+    assert numbers(at("tp0", "a", 0), at("tp1", "b", 70_000)) == {"tp0": 1, "tp1": 1}
+
+
 def test_a_long_pause_inside_one_communicator_does_not_split_it() -> None:
     assert numbers(at("dp", "a", 0, 0), at("dp", "b", 9 * HOUR, 9 * HOUR)) == {"dp": 1}
 
