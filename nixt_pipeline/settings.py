@@ -88,6 +88,8 @@ class Thresholds(BaseModel):
     min_assessable_share: float = 0.1
     # Who costs a fifth of the time must not be missed: where times are too noisy for that, nobody is called healthy.
     assessable_cost_share: float = 0.2
+    # The same, where replays of CUDA graphs cannot be told apart: in so much of the job, nobody would be seen.
+    max_unordered_share: float = 0.2
     # A record that lacks at the end of one process only: more than this many operations in a row are no lost buffer.
     silent_after_operations: int = 10
     # One or two Sends may be under way when a job ends; five without a Recv are not (rules' table of stalls).

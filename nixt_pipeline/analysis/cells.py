@@ -112,6 +112,9 @@ _AGGREGATES = """
     bit_or(1::HUGEINT << abs(rank % 127)) AS ranks
 """
 
+# In which order a rank reported the same number. Stamps of one dump can be equal: the rest makes it reproducible.
+OCCURRENCE_ORDER = "dump_timestamp_us, file_id, coll_exec_time_us, coll_msg_size_bytes"
+
 # Records of cells that were not gathered.
 _LEFT = """
 CREATE OR REPLACE TEMP VIEW left_records AS
@@ -148,9 +151,7 @@ numbered AS (
     SELECT
         r.*,
         row_number() OVER (
-            PARTITION BY r.stream, r.coll_sn, r.rank
-            -- Stamps of one dump can be equal: the rest makes the order reproducible.
-            ORDER BY r.dump_timestamp_us, r.file_id, r.coll_exec_time_us, r.coll_msg_size_bytes
+            PARTITION BY r.stream, r.coll_sn, r.rank ORDER BY {OCCURRENCE_ORDER}
         ) AS occurrence
     FROM records AS r
     SEMI JOIN repeated AS t ON t.stream = r.stream AND t.coll_sn IS NOT DISTINCT FROM r.coll_sn

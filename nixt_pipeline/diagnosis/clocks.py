@@ -38,9 +38,8 @@ sample AS (
 SELECT s.comm, s.coll, s.coll_sn, e.hostname, min(e.dump_timestamp_us) AS written_us
 FROM sample AS s
 JOIN diagnosed_communicators AS k USING (comm)
-JOIN stored_events AS e
+JOIN ordered_records AS e
     ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes) AND e.coll = s.coll AND e.coll_sn = s.coll_sn
-WHERE e.kind = 'collective'
 GROUP BY ALL
 ORDER BY ALL
 """

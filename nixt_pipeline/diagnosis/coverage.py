@@ -11,7 +11,9 @@ import duckdb
 from nixt_pipeline.diagnosis.findings import Finding, RunCoverage
 from nixt_pipeline.diagnosis.frontier import EarlyEnd, Reach, early_ends, read_frontier
 from nixt_pipeline.diagnosis.observations import Process
+from nixt_pipeline.diagnosis.queries import USABLE
 from nixt_pipeline.diagnosis.recording import has_one_slot
+from nixt_pipeline.diagnosis.replays import order_replays
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
@@ -24,6 +26,14 @@ NO_FILE = "processes without a log"
 CUT_FILE = "file cut short"
 EARLY_END = "log ends before its process did"
 UNKNOWN = "unknown"
+
+# Why collectives were left out, in words.
+REPLAYED = "repeat a sequence number (CUDA graphs), not equally often on all ranks"
+BROKEN_NUMBER = "have no usable sequence number"
+SIZES_DIFFER = "have sizes that differ between ranks"
+NOT_TIMED = "lack GPU times"
+ONE_RANK = "were recorded by one rank only"
+TOO_MANY_RANKS = "were recorded by more ranks than there are"
 
 # What a 2.30 plugin remembers of each communicator between two dumps (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE).
 _RING_RECORDS = 1024
@@ -38,9 +48,11 @@ _SERIES = """
 CREATE OR REPLACE TEMP TABLE covered_series AS
 SELECT
     incarnation, id, comm_name, n_ranks, nnodes, coll,
-    max(coll_sn)::BIGINT - min(coll_sn)::BIGINT + 1 AS numbers, count(*) AS cells, sum(ranks_seen) AS recorded
+    count(*) FILTER (occurrence > 1) AS replays,
+    max(coll_sn)::BIGINT - min(coll_sn)::BIGINT + 1 + replays AS numbers, count(*) AS cells,
+    sum(ranks_seen) AS recorded
 FROM cells
-WHERE occurrence = 1 AND n_ranks > 1 AND coll_sn < 4611686018427387904 AND ranks_seen <= n_ranks
+WHERE n_ranks > 1 AND coll_sn < 4611686018427387904 AND ranks_seen <= n_ranks
 GROUP BY ALL
 """
 
@@ -107,7 +119,6 @@ WITH ranks AS (
 synchronising AS (
     SELECT
         count(*) AS cells, count(*) FILTER (complete) AS complete,
-        count(*) FILTER (ranks_seen > 1 AND ranks_gpu_timed = ranks_seen) AS usable,
         sum(ranks_gpu_timed) / nullif(sum(ranks_timed), 0) AS gpu_timed
     FROM cells WHERE n_ranks > 1 AND coll IN (SELECT unnest($sync))
 )
@@ -117,8 +128,25 @@ SELECT
     (SELECT ceil(count(*) * coalesce((SELECT sum(expected) / nullif(sum(seen), 0) FROM ranks), 1))::BIGINT
      FROM processes) AS ranks_expected,
     (SELECT count(*) FROM events) AS records,
-    s.complete / nullif(s.cells, 0) AS complete_cells, s.usable, s.gpu_timed
+    s.cells, s.complete / nullif(s.cells, 0) AS complete_cells, s.gpu_timed
 FROM synchronising AS s
+"""
+
+# The diagnosis compares the ranks of what is `usable`; everything else is no evidence, and counted by its reason.
+_LOOKED_AT = f"""
+SELECT
+    CASE
+        WHEN c.coll_sn IS NULL OR c.coll_sn >= 4611686018427387904 THEN '{BROKEN_NUMBER}'
+        WHEN c.ranks_seen > 1 AND {USABLE} THEN 'usable'
+        WHEN c.size_mismatch THEN '{SIZES_DIFFER}'
+        WHEN c.ranks_gpu_timed < c.ranks_seen THEN '{NOT_TIMED}'
+        WHEN c.ranks_seen = 1 THEN '{ONE_RANK}'
+        ELSE '{TOO_MANY_RANKS}'
+    END AS outcome,
+    count(*) AS cells
+FROM ordered_cells AS c
+WHERE c.n_ranks > 1 AND c.coll IN (SELECT unnest($sync))
+GROUP BY outcome
 """
 
 # A file that was cut ends within a record, within its compression, or where a block of its file system does.
@@ -161,9 +189,12 @@ class Recorded:
 
 def measure(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> Recorded:
     """How the run behind `con`, a connection of `open_run` with cells, was recorded."""
-    seen, expected, records, complete, usable, gpu_timed = con.sql(
-        _TOTALS, params={"sync": list(SYNC_COLLECTIVES)}
-    ).fetchall()[0]
+    order_replays(con)
+    sync = {"sync": list(SYNC_COLLECTIVES)}
+    seen, expected, records, cells, complete, gpu_timed = con.sql(_TOTALS, params=sync).fetchall()[0]
+    left_out = dict(con.sql(_LOOKED_AT, params=sync).fetchall())
+    left_out[REPLAYED] = int(cells) - sum(left_out.values())
+    usable = left_out.pop("usable", 0)
     con.execute(_SERIES)
     captures = [Capture(host, pid, float(rate)) for host, pid, rate in con.sql(_PROCESSES).fetchall()]
     one_slot, frontier = has_one_slot(con), read_frontier(con)
@@ -195,6 +226,7 @@ def measure(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> Recorded:
         lowest_capture_rate=captures[0].rate if captures else None,
         gpu_timed=gpu_timed,
         losses={cause: lost for cause, lost in sorted(losses.items()) if lost > 0},
+        left_out={reason: cells for reason, cells in sorted(left_out.items()) if cells > 0},
         cut_files=sum(damaged for _, _, damaged, _ in files),
     )
     return Recorded(coverage, captures, one_slot, frontier, early, cut)
@@ -232,11 +264,22 @@ def not_assessable(coverage: RunCoverage, limits: Thresholds) -> str:
             " noticed, not how long it ran; set NCCL_INSPECTOR_REQUIRE_KERNEL_TIMING=1"
         )
     if coverage.usable_collectives < limits.min_diagnosed_cells:
-        return (
+        return _mostly_replayed(coverage, 0.5) or (
             f"only {coverage.usable_collectives} collectives were recorded by several ranks with GPU times"
             f" (at least {limits.min_diagnosed_cells} are needed)"
         )
     return ""
+
+
+def not_ordered(coverage: RunCoverage, limits: Thresholds) -> str:
+    """Why it cannot be said that nobody is late in the replays of CUDA graphs; empty when it can."""
+    return _mostly_replayed(coverage, limits.max_unordered_share)
+
+
+def _mostly_replayed(coverage: RunCoverage, share: float) -> str:
+    """The reason, where more than a `share` of the collectives repeats a number and cannot be told apart."""
+    replayed, seen = coverage.left_out.get(REPLAYED, 0), coverage.usable_collectives + sum(coverage.left_out.values())
+    return f"all but {seen - replayed:,} of {seen:,} collectives {REPLAYED}" if replayed > share * seen else ""
 
 
 def capture_findings(recorded: Recorded) -> list[Finding]:

@@ -8,7 +8,7 @@ import duckdb
 from nixt_pipeline.diagnosis.attempts import Attempts
 from nixt_pipeline.diagnosis.causes import with_causes
 from nixt_pipeline.diagnosis.clocks import find_clock_skew
-from nixt_pipeline.diagnosis.coverage import capped, capture_findings, measure, not_assessable
+from nixt_pipeline.diagnosis.coverage import capped, capture_findings, measure, not_assessable, not_ordered
 from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE, Diagnosis, Finding, RunCoverage, Verdict, ranked
 from nixt_pipeline.diagnosis.hangs import find_hangs
 from nixt_pipeline.diagnosis.imbalance import find_imbalance, find_turns
@@ -22,7 +22,7 @@ from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog
 
 # Changes whenever a diagnosis would.
-VERSION = "5"
+VERSION = "6"
 
 # With fewer records than this share, deficits alone name nobody.
 _WHOLE_LOG = 0.98
@@ -66,7 +66,7 @@ def diagnose_views(
     told = ranked(capped(finding, coverage, limits) for finding in findings)
     alarming = any(finding.severity != "info" for finding in told)
     if not alarming and not reason:
-        reason = not_resolvable(coverage, limits)
+        reason = not_ordered(coverage, limits) or not_resolvable(coverage, limits)
     verdict: Verdict = "findings" if alarming else "not-assessable" if reason else "none-found"
     return attempts.told_in(Diagnosis(run, verdict, coverage, told, reason))
 

@@ -85,10 +85,11 @@ class RunCoverage:
     """How much of the job the diagnosis rests on.
 
     `complete_cells`: share of the synchronising collectives that every rank recorded, None when there is none.
-    `usable_collectives`: recorded by several ranks, with GPU times. `capture_rate`: records over those that the
-    sequence numbers tell of, of the whole run and of the process with the fewest. `gpu_timed`: share of the times that
-    the GPU took. `losses`: missing records by cause. `cut_files`: files that end within a record or are damaged.
-    `least_cost_share`: the share of the time from which on a late process would be told; None when it is not known.
+    `usable_collectives`: those that were looked at, recorded by several ranks, with GPU times; `left_out`: all others,
+    by reason. `capture_rate`: records over those that the sequence numbers tell of, of the whole run and of the process
+    with the fewest. `gpu_timed`: share of the times that the GPU took. `losses`: missing records by cause. `cut_files`:
+    files that end within a record or are damaged. `least_cost_share`: the share of the time from which on a late
+    process would be told; None when it is not known.
     """
 
     ranks_seen: int
@@ -100,6 +101,7 @@ class RunCoverage:
     lowest_capture_rate: float | None = None
     gpu_timed: float | None = None
     losses: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
     cut_files: int = 0
     least_cost_share: float | None = None
 
@@ -114,6 +116,7 @@ class RunCoverage:
             "capture_rate": _rounded(self.capture_rate, 4),
             "lowest_capture_rate": _rounded(self.lowest_capture_rate, 4),
             "losses": dict(self.losses),
+            "left_out": dict(self.left_out),
             "least_cost_share": _rounded(self.least_cost_share, 4),
         }
 

@@ -24,8 +24,8 @@ SELECT
     -- The slope of few numbers, written in a pass or two, is that of the passes.
     CASE WHEN last_sn - first_sn >= $regular THEN regr_slope(coll_sn, dump_timestamp_us) END AS per_us,
     exp(avg(ln(greatest(coll_msg_size_bytes, 1)))) AS size_bytes
-FROM stored_events
-WHERE kind = 'collective' AND coll IN (SELECT unnest($waiting)) AND coll_sn < 4611686018427387904
+FROM eager_records  -- a number that repeats does not say how far a process got
+WHERE coll IN (SELECT unnest($waiting)) AND coll_sn < 4611686018427387904
     AND n_ranks > 1 AND hostname IS NOT NULL AND pid IS NOT NULL
 GROUP BY ALL
 """
@@ -67,7 +67,8 @@ class EarlyEnd:
 
 
 def read_frontier(con: duckdb.DuckDBPyConnection) -> list[Reach]:
-    """The reach of every process of the run behind `con`, also left there as the temporary table `frontier`."""
+    """The reach of every process of the run behind `con`, also left there as the temporary table `frontier`. Call it
+    after `order_replays`."""
     con.execute(_FRONTIER, {"waiting": list(WAITING_COLLECTIVES), "regular": _REGULAR})
     rows = con.sql(
         "SELECT communicator, coll, hostname, pid, last_sn, first_sn, records, last_us, first_us, per_us, size_bytes"

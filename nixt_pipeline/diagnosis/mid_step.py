@@ -43,9 +43,9 @@ FROM stored_events
 WHERE hostname = $hostname AND pid = $pid AND kind = 'collective' AND n_ranks > 1 AND coll_sn < 4611686018427387904
 """
 
-# How many collectives of each communicator anybody recorded.
+# How many collectives of each communicator anybody recorded; those of CUDA graphs are no steps.
 _KNOWN = """
-SELECT hash(id, comm_name, n_ranks, nnodes), sum(cells)
+SELECT hash(id, comm_name, n_ranks, nnodes), sum(cells - replays)
 FROM covered_series WHERE incarnation = $incarnation
 GROUP BY ALL
 """

@@ -159,7 +159,8 @@ class Observations:
 
 
 def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds) -> Observations:
-    """Aggregate one launch of the run behind `con`, a connection of `store.catalog.open_run`."""
+    """Aggregate one launch of the run behind `con`, a connection of `store.catalog.open_run`; call it after
+    `order_replays`."""
     launch: dict[str, Any] = {"incarnation": incarnation}
     blocks = _prepare(con, launch)
     communicators = _communicators(con, launch)

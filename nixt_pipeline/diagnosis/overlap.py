@@ -33,11 +33,11 @@ records AS (
         c.comm, c.coll, c.n_ranks, c.nnodes, hash(e.hostname, e.pid) AS writer, e.coll_sn,
         CASE WHEN c.cells >= $seen * c.per_step THEN e.coll_sn % c.per_step ELSE 0 END AS place,
         e.coll_exec_time_us - avg(e.coll_exec_time_us) OVER (PARTITION BY c.comm, c.coll, e.coll_sn) AS lag_us
-    FROM stored_events AS e
+    FROM ordered_records AS e
     JOIN chosen AS c ON c.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes) AND c.coll = e.coll
     SEMI JOIN usable_cells AS u
         ON u.comm = c.comm AND u.coll = e.coll AND u.coll_sn = e.coll_sn AND u.ranks_seen * 2 >= c.n_ranks
-    WHERE e.kind = 'collective' AND e.coll_sn BETWEEN c.since AND c.since + $collectives
+    WHERE e.coll_sn BETWEEN c.since AND c.since + $collectives
 ),
 unusual AS (
     SELECT *, lag_us - median(lag_us) OVER (PARTITION BY comm, coll, writer, place) AS unusual_us FROM records

@@ -22,15 +22,16 @@ FROM processes
 WHERE incarnation = $incarnation AND hostname IS NOT NULL AND pid IS NOT NULL
 """
 
-# Times of a CPU are no kernel times, sizes that differ are a bug, and a replayed CUDA graph has no order of its own.
-_SYNCHRONISING = """
+# Times of a CPU are no kernel times, and sizes that differ are a bug.
+USABLE = "c.ranks_seen <= c.n_ranks AND c.ranks_gpu_timed = c.ranks_seen AND NOT c.size_mismatch"
+_SYNCHRONISING = f"""
 SELECT
     k.comm, c.coll, c.coll_sn, c.coll_msg_size_bytes, c.min_exec_time_us, c.max_exec_time_us,
     hash(c.min_hostname, c.min_pid) AS last_writer, c.last_dump_us, c.complete, c.ranks_seen,
-    c.ranks_seen <= c.n_ranks AND c.ranks_gpu_timed = c.ranks_seen AND NOT c.size_mismatch AS usable
-FROM cells AS c
+    {USABLE} AS usable
+FROM ordered_cells AS c
 JOIN diagnosed_communicators AS k ON k.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes)
-WHERE c.coll IN (SELECT unnest($sync)) AND c.occurrence = 1
+WHERE c.coll IN (SELECT unnest($sync))
     AND c.coll_sn < 4611686018427387904  -- more is a broken record, and arithmetic on it would overflow
 """
 USABLE_CELLS = (
@@ -138,8 +139,7 @@ WITH records AS (
     SELECT
         hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, coll_sn, hash(hostname, pid) AS writer,
         coll_exec_time_us AS time_us
-    FROM stored_events
-    WHERE kind = 'collective'
+    FROM ordered_records
 ),
 placed AS (
     SELECT s.comm, s.coll, r.writer, {_BLOCK} AS block, {_PLACE} AS place, r.time_us
@@ -198,14 +198,13 @@ PARTIAL_RECORDS = """
 SELECT
     hash(b.comm, b.coll, b.place) AS series, b.coll_sn, b.block, b.at_place, f.fresh, p.process,
     e.coll_exec_time_us AS time_us
-FROM stored_events AS e
+FROM ordered_records AS e
 JOIN (
     SELECT * FROM diagnosed_communicators SEMI JOIN (FROM blocks WHERE NOT whole) USING (comm)
 ) AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
 JOIN (FROM blocked_cells WHERE NOT whole) AS b ON b.comm = k.comm AND b.coll = e.coll AND b.coll_sn = e.coll_sn
 JOIN fresh_shares AS f ON f.comm = b.comm
 JOIN diagnosed_processes AS p ON p.writer = hash(e.hostname, e.pid)
-WHERE e.kind = 'collective'
 ORDER BY ALL
 """
 

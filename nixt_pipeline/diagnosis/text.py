@@ -146,6 +146,9 @@ def _basis(diagnosis: Diagnosis) -> list[str]:
         f" there{worst}, {_share(coverage.complete_cells)} of those seen have all ranks;"
         f" {coverage.ranks_seen} of {coverage.ranks_expected} processes left records"
     ]
+    if coverage.left_out:
+        reasons = ", ".join(f"{cells:,} that {reason}" for reason, cells in coverage.left_out.items())
+        lines.append(f"left out: {reasons}")
     if diagnosis.reason and diagnosis.verdict == "findings":
         lines.append(f"lateness and transfers could not be looked at: {diagnosis.reason}")
     return lines

@@ -10,6 +10,7 @@ import pytest
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.api import ingest_run
 from nixt_pipeline.diagnosis.observations import Observations, observe, shared_out
+from nixt_pipeline.diagnosis.replays import order_replays
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog
 from nixt_pipeline_tests.conftest import FIXTURES
@@ -22,6 +23,7 @@ def observed(directory: Path, settings: Settings) -> Observations:
     run = ingest_run(directory, settings).run
     build_cells(run, settings)
     with closing(catalog.open_run(settings, run)) as con:
+        order_replays(con)
         return observe(con, 1, settings.thresholds)
 
 

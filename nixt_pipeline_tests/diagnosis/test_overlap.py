@@ -29,7 +29,7 @@ def fresh_share(lag_us: NDArray[np.float64], per_step: int = 1) -> float:
     times = 1_000 + lag_us.max(axis=1, keepdims=True) - lag_us
     events = pd.DataFrame(
         {
-            "kind": "collective", "id": "0xc", "comm_name": "dp", "n_ranks": RANKS, "nnodes": 1, "coll": "AllReduce",
+            "id": "0xc", "comm_name": "dp", "n_ranks": RANKS, "nnodes": 1, "coll": "AllReduce",
             "hostname": "a", "pid": np.tile(np.arange(RANKS), COLLECTIVES),
             "coll_sn": np.repeat(np.arange(COLLECTIVES), RANKS), "coll_exec_time_us": times.ravel(),
         }
@@ -42,7 +42,7 @@ def fresh_share(lag_us: NDArray[np.float64], per_step: int = 1) -> float:
         }
     )  # fmt: skip
     with duckdb.connect() as con:
-        con.register("stored_events", events)
+        con.register("ordered_records", events)
         con.register("usable_cells", cells)
         con.register("series", series)
         con.execute(
