@@ -181,6 +181,11 @@ class Settings(BaseSettings):
     report_url: str | None = Field(
         None, description="Base URL under which reports_dir is served; without it the UI shows the path of the report"
     )
+    # Requests that name another host may come from a page that wants to drive the UI (DNS rebinding).
+    ui_hosts: tuple[str, ...] = Field(
+        (),
+        description="Names of the UI besides localhost and --host, like a reverse proxy's; name:port unless 80 or 443",
+    )
     thresholds: Thresholds = Thresholds()
 
     @classmethod

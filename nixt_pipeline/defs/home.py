@@ -1,12 +1,13 @@
 """Where Dagster keeps its history, and how its UI is started without knowing Dagster: `nixt ui`.
 
-In a checkout, `dagster dev -w workspace.yaml` does the same with `dagster.yaml`, which describes the same instance.
+In a checkout, `dagster dev -w workspace.yaml` starts the same instance, which `dagster.yaml` describes, but without
+`guard.Guard` before it.
 """
 
+import errno
 import os
-import sys
+import socket
 from pathlib import Path
-from typing import NoReturn
 
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_text
@@ -37,6 +38,10 @@ run_retries:
 sensors:
   use_threads: true
   num_workers: 2
+
+# Each event of each step is in Dagster's history anyhow; on the console a hundred lines a run hide what matters.
+python_logs:
+  python_log_level: INFO
 
 retention:
   sensor:
@@ -75,7 +80,42 @@ def ui_environment(settings: Settings) -> dict[str, str]:
     }
 
 
-def serve(settings: Settings, host: str = "127.0.0.1", port: int = 3000) -> NoReturn:
-    """Become `dagster dev`: the UI, and the daemon that looks for finished runs. Does not return."""
-    command = ["-m", "dagster", "dev", "-m", "nixt_pipeline.definitions", "--host", host, "--port", str(port)]
-    os.execve(sys.executable, [sys.executable, *command], ui_environment(settings))
+class PortTakenError(OSError):
+    """Another program listens on the port; the message names it and says what to do."""
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen on every address of `host`. Raises `PortTakenError`, or another `OSError` that says why."""
+    sockets: list[socket.socket] = []
+    failed = OSError(f"{host} has no address")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in found:
+            try:
+                sockets.append(socket.create_server(address[:2], family=family))
+            except OSError as error:
+                # `localhost` is ::1 as well, also where there is no IPv6.
+                if error.errno != errno.EADDRNOTAVAIL:
+                    raise
+                failed = error
+        if not sockets:
+            raise failed
+    except OSError as error:
+        for opened in sockets:
+            opened.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortTakenError(
+                f"another program listens on port {port} of {host}; end it, or choose another port with --port"
+            ) from error
+        raise OSError(f"cannot listen on port {port} of {host}: {error.strerror or error}") from error
+    return sockets
+
+
+def serve(settings: Settings, sockets: list[socket.socket], host: str, read_only: bool = False) -> None:
+    """The UI on `sockets`, which `listen(host, ...)` opened, and the daemon that looks for finished runs, until a
+    signal ends both. Raises `RuntimeError` when the daemon ends by itself."""
+    os.environ.update(ui_environment(settings))
+    # Dagster reads its environment when it is imported.
+    from nixt_pipeline.defs.webserver import serve_guarded
+
+    serve_guarded(sockets, host, settings.ui_hosts, read_only)
