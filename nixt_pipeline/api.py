@@ -12,7 +12,7 @@ import pyarrow as pa
 from nixt_pipeline.analysis import ANALYSES, materialise
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.comparison import RUN_KERNELS
-from nixt_pipeline.comparison.against import compare_with_baseline
+from nixt_pipeline.comparison.against import compare_with_reference
 from nixt_pipeline.comparison.baselines import update_baselines
 from nixt_pipeline.comparison.compare import compare_runs
 from nixt_pipeline.comparison.regression import with_regression
@@ -160,7 +160,7 @@ def compare(a: str | None, b: str, settings: Settings | None = None) -> Comparis
     rows = current_run_catalog(settings).table.to_pylist()
     chosen = select(b, rows)
     if a is None:
-        return compare_with_baseline(chosen, rows, settings)
+        return compare_with_reference(chosen, rows, settings)
     return compare_runs(select(a, rows), chosen, settings, (a, b))
 
 

@@ -104,7 +104,9 @@ class Thresholds(BaseModel):
     min_kernel_share: float = 0.01
     # When less than half of the time is in kernels that both sides have, the sides do different work.
     min_matched_share: float = 0.5
-    # Baselines (rule B14). Of the collectives, 80 % recorded by all ranks, and 500 of them.
+    # Baselines (rule B14). 80 % of the records captured, of the collectives as many recorded by all ranks, and 500 of
+    # them. Both shares: where every rank lost the same operations, those that are left are complete.
+    baseline_capture_rate: float = 0.8
     baseline_complete_share: float = 0.8
     baseline_min_cells: int = 500
     # Three runs show whether one of them is odd; fewer are no reference.

@@ -1,6 +1,7 @@
-"""Each run against the baseline of its workload, or against the run before it: `<data>/results/run_comparison.parquet`.
+"""Each run against the baseline of its workload, or against an earlier run: `<data>/results/run_comparison.parquet`.
 
-A run is compared again only when it, or what it is compared with, has changed.
+What a run is compared with is chosen here, for the asset and for `nixt compare B`. A run is compared again only when it,
+or what it is compared with, has changed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nixt_pipeline.comparison.baselines import members, read_baselines
+from nixt_pipeline.comparison.baselines import members, read_baselines, urgent_finding
 from nixt_pipeline.comparison.compare import ComparisonError, compare_sides
 from nixt_pipeline.comparison.matching import Side
 from nixt_pipeline.comparison.results import Comparison, Measure
@@ -24,7 +25,7 @@ from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import write_table
 
 # Part of a row's state: raise it when a row would come out differently.
-VERSION = "1"
+VERSION = "2"
 # More members add little to the variance, and each is read anew for each comparison.
 MAX_MEMBERS = 8
 
@@ -40,7 +41,13 @@ AGAINST_COLUMNS: tuple[Column, ...] = (
     Column("workload", STRING, Role.DERIVED, "", "Runs with the same one do the same work"),
     Column("first_dump_us", I64, Role.COUNTER, "us", "Earliest plausible write time of the run"),
     Column("against", _NAMES, Role.DERIVED, "", "The runs it was compared with; empty when there is none"),
-    Column("reference", STRING, Role.DERIVED, "", "baseline, or previous: the run before it that does the same work"),
+    Column(
+        "reference",
+        STRING,
+        Role.DERIVED,
+        "",
+        "baseline, or previous: an earlier run of the same work, without urgent findings",
+    ),
     Column("verdict", STRING, Role.DERIVED, "", "regressed, improved, equivalent, inconclusive or not-comparable"),
     Column("suspected", BOOL, Role.DERIVED, "", "Whether the verdict rests on one run on each side"),
     Column("reason", STRING, Role.DERIVED, "", "The verdict in a sentence"),
@@ -97,6 +104,7 @@ def update_comparisons(settings: Settings, catalog_rows: Sequence[Row]) -> tuple
 def references(settings: Settings, facts: Mapping[str, Row]) -> Iterator[tuple[str, str, Reference | None]]:
     """Run, workload and what the run is to be compared with, for each run of the table of baselines."""
     table = read_baselines(settings)
+    limits = settings.thresholds
     workloads: dict[str, list[dict[str, Any]]] = {}
     for row in sorted(table.to_pylist(), key=lambda row: (row["first_dump_us"] or 0, row["run"])):
         workloads.setdefault(row["workload"], []).append(row)
@@ -106,35 +114,44 @@ def references(settings: Settings, facts: Mapping[str, Row]) -> Iterator[tuple[s
         for row in rows:
             run = row["run"]
             if run in facts:
-                yield (
-                    run,
-                    workload,
-                    reference_of(run, workload, row["first_dump_us"], its, previous, settings.thresholds),
-                )
-                previous = run
+                yield run, workload, reference_of(run, workload, row["first_dump_us"], its, previous, limits)
+                previous = run if _may_be_previous(row, facts[run], limits) else previous
+
+
+def _may_be_previous(row: Row, facts: Row, limits: Thresholds) -> bool:
+    """Whether a run may be the reference of the next one while its workload has no baseline.
+
+    It need not have a baseline's sample, but an urgent finding rules it out: being faster than a run with a slow host
+    says nothing.
+    """
+    assessed = facts["verdict"] in ("findings", "none-found")
+    captured = (facts["capture_rate"] or 0.0) >= limits.min_capture_rate
+    return assessed and captured and row["decision"] != "rejected" and not urgent_finding(facts)
 
 
 def reference_of(
     run: str, workload: str, began_us: int | None, table: pa.Table, previous: str | None, limits: Thresholds
 ) -> Reference | None:
-    """The baseline of the run's workload as it was when the run began, or else the run before it; None without."""
+    """The baseline of the run's workload as it was when the run began, or else the run `previous`; None without."""
     groups = members(table, workload, began_us or 0, limits, without=run)
     if groups:
         return Reference("baseline", tuple(tuple(runs[:MAX_MEMBERS]) for runs in groups.values()))
     return Reference("previous", ((previous,),)) if previous else None
 
 
-def compare_with_baseline(runs: Sequence[str], rows: Sequence[Row], settings: Settings) -> Comparison:
-    """Compare one analysed run with the baseline of its workload as of now. Raises `ComparisonError`."""
+def compare_with_reference(runs: Sequence[str], rows: Sequence[Row], settings: Settings) -> Comparison:
+    """Compare one analysed run with what the asset `run_comparison` would compare it with: the baseline of its workload
+    as of the run's beginning, or else an earlier run of the same work. Raises `ComparisonError`."""
     if len(runs) != 1:
         raise ComparisonError(f"{len(runs)} runs are meant; a baseline is for one")
-    found = {run: reference for run, _, reference in references(settings, {row["run"]: row for row in rows})}
-    reference = found.get(runs[0])
-    if reference is None or reference.kind != "baseline":
+    facts = {row["run"]: row for row in rows}
+    reference = {run: reference for run, _, reference in references(settings, facts)}.get(runs[0])
+    if reference is None:
         raise ComparisonError(
-            f"run {runs[0]} has no baseline: `nixt baselines` says why; give the runs to compare with, or pin one"
+            f"run {runs[0]} has no baseline, and no earlier run of the same work is fit to be compared with: "
+            f"`nixt baselines` says why; give the runs to compare with, or pin one"
         )
-    return compare_with(runs[0], reference, {row["run"]: row for row in rows}, settings)
+    return compare_with(runs[0], reference, facts, settings)
 
 
 def compare_with(run: str, reference: Reference, facts: Mapping[str, Row], settings: Settings) -> Comparison:

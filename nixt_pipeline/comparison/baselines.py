@@ -21,7 +21,7 @@ from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, RUN, STRING, C
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store.files import write_table
 
-VERSION = "1"
+VERSION = "2"
 
 BASELINE_COLUMNS: tuple[Column, ...] = (
     RUN,
@@ -136,7 +136,7 @@ def _candidate(row: Row, kernels: Sequence[Row], decision: Decision | None, limi
     elif pinned and usable:
         obstacle = ""
     why = (decision.reason if decision else "") or ("by a person" if decision else "run.json says so")
-    reason = obstacle or (f"pinned: {why}" if pinned else "complete and without findings")
+    reason = obstacle or (f"pinned: {why}" if pinned else _fitness(row))
     return Candidate(
         row["run"], workload_of(row["gpus"], kernels), row["first_dump_us"], transfers, not obstacle, reason, said
     )
@@ -150,10 +150,12 @@ def _obstacle(row: Row, usable: Sequence[Row], limits: Thresholds) -> str:
         return "not diagnosed yet"
     if row["verdict"] == "not-assessable":
         return "not assessable"
-    if row["worst_severity"] in ("P0", "P1"):
-        return f"has a finding of severity {row['worst_severity']}"
-    if row["regressed"]:
-        return "slower than the baseline it was compared with"
+    found = urgent_finding(row)
+    if found:
+        return found
+    captured = row["capture_rate"] or 0.0
+    if captured < limits.baseline_capture_rate:
+        return f"only {captured:.0%} of the records were captured"
     complete = row["complete_share"] or 0.0
     if complete < limits.baseline_complete_share:
         return f"only {complete:.0%} of the collectives were recorded by all ranks"
@@ -161,6 +163,22 @@ def _obstacle(row: Row, usable: Sequence[Row], limits: Thresholds) -> str:
     if cells < limits.baseline_min_cells:
         return f"only {cells} usable collectives"
     return ""
+
+
+def _fitness(row: Row) -> str:
+    """Why a run that nothing speaks against is fit, without calling it better than it is."""
+    found = f"with findings up to {row['worst_severity']} only" if row["worst_severity"] else "without findings"
+    shares = row["capture_rate"], row["complete_share"]
+    if min(shares) >= 0.995:  # what would be printed as 100 %
+        return f"complete and {found}"
+    return f"{shares[0]:.0%} of the records captured, {shares[1]:.0%} of the collectives by all ranks, {found}"
+
+
+def urgent_finding(row: Row) -> str:
+    """What keeps a run of the run catalog from ever being the reference of a comparison; empty for most."""
+    if row["worst_severity"] in ("P0", "P1"):
+        return f"has a finding of severity {row['worst_severity']}"
+    return "slower than the baseline it was compared with" if row["regressed"] else ""
 
 
 def _alike(candidates: Sequence[Candidate], limits: Thresholds) -> list[Candidate]:

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.many_runs import Cluster, Job, write_run
-from nixt_pipeline.comparison.against import against_path, compare_with_baseline, update_comparisons
+from nixt_pipeline.comparison.against import against_path, compare_with_reference, update_comparisons
 from nixt_pipeline.comparison.baselines import update_baselines
 from nixt_pipeline.comparison.compare import ComparisonError
 from nixt_pipeline.comparison.decisions import Decision, decide
@@ -46,6 +46,22 @@ def test_each_run_is_compared_with_what_was_there_before_it(usual: Settings) -> 
     assert [rows[f"job-{n}"]["verdict"] for n in (1, 3, 4)] == ["equivalent", "equivalent", "regressed"]
     assert rows["job-4"]["transfer_change"] == pytest.approx(0.2, abs=0.02)
     assert sorted(made) == ["job-1", "job-2", "job-3", "job-4"]
+
+
+def test_a_run_with_an_urgent_finding_is_never_the_reference(settings: Settings) -> None:
+    write_run(job(0), CLUSTER, settings)
+    write_run(job(1, hosts=("gpu-1", "gpu-bad")), CLUSTER, settings)
+    write_run(job(2), CLUSTER, settings)
+    write_run(job(3), CLUSTER, settings)
+    rows, _ = refresh(settings)
+    assert [rows[f"job-{n}"]["against"] for n in range(4)] == [[], ["job-0"], ["job-0"], ["job-2"]]
+    decide("job-2", Decision(decision="rejected"), settings)
+    rows, _ = refresh(settings)
+    assert rows["job-3"]["against"] == ["job-0"]
+    # The command line chooses as the asset does.
+    catalog = update_run_catalog(settings).table.to_pylist()
+    found = compare_with_reference(["job-3"], catalog, settings)
+    assert [run.run for run in found.a.runs] == ["job-0"]
 
 
 def test_one_more_run_is_one_more_comparison(usual: Settings) -> None:
@@ -122,9 +138,11 @@ def test_asking_for_the_baseline_of_a_run_without_one_says_what_to_do(usual: Set
     write_run(job(9, hosts=("gpu-1",)), CLUSTER, usual)
     rows = update_run_catalog(usual).table.to_pylist()
     update_baselines(usual, rows)
-    assert compare_with_baseline(["job-3"], rows, usual).verdict == "equivalent"
-    with pytest.raises(ComparisonError, match="job-9 has no baseline: `nixt baselines` says why"):
-        compare_with_baseline(["job-9"], rows, usual)
+    assert compare_with_reference(["job-3"], rows, usual).verdict == "equivalent"
+    with pytest.raises(
+        ComparisonError, match=r"job-9 has no baseline, and no earlier run .* `nixt baselines` says why"
+    ):
+        compare_with_reference(["job-9"], rows, usual)
 
 
 def test_kernels_of_all_runs_are_kept_and_renewed_when_a_run_is(usual: Settings) -> None:

@@ -23,6 +23,7 @@ def catalog_row(run: str, day: int = 0, **values: Any) -> dict[str, Any]:
         "verdict": "none-found",
         "worst_severity": None,
         "regressed": False,
+        "capture_rate": 1.0,
         "complete_share": 1.0,
         "baseline": False,
     } | values
@@ -62,6 +63,8 @@ def test_three_complete_runs_without_findings_are_a_baseline() -> None:
     [
         ({"worst_severity": "P1", "verdict": "findings"}, "has a finding of severity P1"),
         ({"regressed": True, "verdict": "findings"}, "slower than the baseline it was compared with"),
+        # Every rank lost the same operations: those that are left are complete, and a third of the job.
+        ({"capture_rate": 0.31}, "only 31% of the records were captured"),
         ({"complete_share": 0.5}, "only 50% of the collectives were recorded by all ranks"),
         ({"verdict": None}, "not diagnosed yet"),
         ({"verdict": "not-assessable"}, "not assessable"),
@@ -73,8 +76,21 @@ def test_a_run_that_is_suspicious_or_incomplete_is_none(values: dict[str, Any], 
     assert found["a"]["fit"]
 
 
-def test_a_minor_finding_does_not_disqualify() -> None:
-    assert find({"a": 1.0}, a={"worst_severity": "P2", "verdict": "findings"})["a"]["fit"]
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({}, "complete and without findings"),
+        ({"worst_severity": "P2", "verdict": "findings"}, "complete and with findings up to P2 only"),
+        ({"worst_severity": "info", "verdict": "findings"}, "complete and with findings up to info only"),
+        (
+            {"capture_rate": 0.9, "complete_share": 0.85},
+            "90% of the records captured, 85% of the collectives by all ranks, without findings",
+        ),
+    ],
+)
+def test_a_minor_finding_does_not_disqualify_and_is_told(values: dict[str, Any], reason: str) -> None:
+    found = find({"a": 1.0}, a=values)["a"]
+    assert (found["fit"], found["reason"]) == (True, reason)
 
 
 def test_a_run_unlike_the_others_is_an_outlier() -> None:
