@@ -131,8 +131,10 @@ def compare(context: click.Context, runs: tuple[str, ...], baseline: str | None,
 
     A and B are runs: an id, a pattern ("nightly-*"), tag:T, model:M, since:DATE, before:DATE, or several of these
     separated by commas. With four runs or more on each side a change of 5 % is told from chance; one run on each side
-    gives a suspicion. Without A, B is compared with the baseline of its workload. With --format html a page is written,
-    and its path printed.
+    gives a suspicion. Without A, B is compared with the baseline of its workload, or with an earlier run of the same
+    work. With --format html a page is written, and its path printed.
+
+    Slower on other hosts is a verdict of its own: what findings of B explain of it is said, and how to tell the rest.
 
     Exit code 0: not regressed; 1: regressed (see --fail-on); 2: wrong usage or input.
     """

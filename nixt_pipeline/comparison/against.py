@@ -1,7 +1,7 @@
 """Each run against the baseline of its workload, or against an earlier run: `<data>/results/run_comparison.parquet`.
 
-What a run is compared with is chosen here, for the asset and for `nixt compare B`. A run is compared again only when it,
-or what it is compared with, has changed.
+What a run is compared with is chosen here, for the asset and for `nixt compare B`. A run is compared again only when
+it, or what it is compared with, has changed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from nixt_pipeline.comparison.compare import ComparisonError, compare_sides
 from nixt_pipeline.comparison.matching import Side
 from nixt_pipeline.comparison.results import Comparison, Measure
 from nixt_pipeline.comparison.run_kernels import RUN_KERNELS
-from nixt_pipeline.comparison.summaries import RunSummary, kernels_of
+from nixt_pipeline.comparison.summaries import RunSummary, stored_summary
 from nixt_pipeline.comparison.workload import Row
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I64, RUN, STRING, Column, Role, schema
 from nixt_pipeline.settings import Settings, Thresholds
@@ -28,6 +28,8 @@ from nixt_pipeline.store.files import write_table
 VERSION = "2"
 # More members add little to the variance, and each is read anew for each comparison.
 MAX_MEMBERS = 8
+# What a comparison is made of.
+_RESULTS = (RUN_KERNELS.name, "findings")
 
 _NAMES = pa.list_(pa.string())
 
@@ -48,7 +50,7 @@ AGAINST_COLUMNS: tuple[Column, ...] = (
         "",
         "baseline, or previous: an earlier run of the same work, without urgent findings",
     ),
-    Column("verdict", STRING, Role.DERIVED, "", "regressed, improved, equivalent, inconclusive or not-comparable"),
+    Column("verdict", STRING, Role.DERIVED, "", "As of nixt compare: regressed, slower-other-hosts, equivalent, ..."),
     Column("suspected", BOOL, Role.DERIVED, "", "Whether the verdict rests on one run on each side"),
     Column("reason", STRING, Role.DERIVED, "", "The verdict in a sentence"),
     _change("transfer_change", "Relative change of the transfer over all comparable kernels"),
@@ -57,6 +59,9 @@ AGAINST_COLUMNS: tuple[Column, ...] = (
     _change("waiting_change", "Change of waiting, relative to the whole time"),
     _change("waiting_low", "Lower end of its interval"),
     _change("waiting_high", "Upper end of its interval"),
+    _change("transfer_explained", "Share of the longer transfer that findings of the slower side explain"),
+    _change("waiting_explained", "Share of the longer waiting that they explain"),
+    Column("explained_by", _NAMES, Role.DERIVED, "", "Hosts that these findings name"),
     Column("state", STRING, Role.IDENTIFIER, "", "What the row was made from", nullable=False),
 )
 
@@ -90,7 +95,9 @@ def update_comparisons(settings: Settings, catalog_rows: Sequence[Row]) -> tuple
         state = _state(run, reference, settings)
         row = known.get(run)
         if row is None or row["state"] != state:
-            comparison = compare_with(run, reference, facts, settings) if reference else None
+            comparison = None
+            if reference:
+                comparison = compare_with(stored_summary(run, facts[run], settings), reference, facts, settings)
             began_us = facts[run]["first_dump_us"]
             row = {"run": run, "workload": workload, "first_dump_us": began_us, "state": state}
             row |= _row(reference, comparison)
@@ -151,19 +158,18 @@ def compare_with_reference(runs: Sequence[str], rows: Sequence[Row], settings: S
             f"run {runs[0]} has no baseline, and no earlier run of the same work is fit to be compared with: "
             f"`nixt baselines` says why; give the runs to compare with, or pin one"
         )
-    return compare_with(runs[0], reference, facts, settings)
+    return compare_with(stored_summary(runs[0], facts[runs[0]], settings), reference, facts, settings)
 
 
-def compare_with(run: str, reference: Reference, facts: Mapping[str, Row], settings: Settings) -> Comparison:
+def compare_with(run: RunSummary, reference: Reference, facts: Mapping[str, Row], settings: Settings) -> Comparison:
     """Compare a run with its reference. Where a workload has two groups of runs, with the one that it is most like."""
-    b = Side(run, (summary_of(run, facts, settings),))
     found = [
         compare_sides(
             Side(
                 group[0] if reference.kind == "previous" else "its baseline",
-                tuple(summary_of(name, facts, settings) for name in group),
+                tuple(stored_summary(name, facts[name], settings) for name in group),
             ),
-            b,
+            Side(run.run, (run,)),
             settings.thresholds,
         )
         for group in reference.groups
@@ -171,17 +177,12 @@ def compare_with(run: str, reference: Reference, facts: Mapping[str, Row], setti
     return min(found, key=lambda comparison: abs(_value(comparison.transfer, "change") or 0.0))
 
 
-def summary_of(run: str, facts: Mapping[str, Row], settings: Settings) -> RunSummary:
-    """The summary of an analysed run from its stored results alone."""
-    rows = pq.read_table(layout.results_path(settings, RUN_KERNELS.name, run), partitioning=None).to_pylist()
-    return RunSummary(run, facts[run], kernels_of(rows))
-
-
 def _state(run: str, reference: Reference | None, settings: Settings) -> str:
-    """Changes with the run's kernels, with what it is compared with, and with their kernels."""
+    """Changes with the run, with what it is compared with, and with the kernels and findings of each."""
     names = (run, *(reference.runs if reference else ()))
-    times = [layout.results_path(settings, RUN_KERNELS.name, name).stat().st_mtime_ns for name in names]
-    return " ".join((VERSION, *(f"{name}@{time}" for name, time in zip(names, times, strict=True))))
+    paths = {name: [layout.results_path(settings, result, name) for result in _RESULTS] for name in names}
+    times = {name: "/".join(str(path.stat().st_mtime_ns) for path in paths[name] if path.exists()) for name in names}
+    return " ".join((VERSION, *(f"{name}@{time}" for name, time in times.items())))
 
 
 def _row(reference: Reference | None, comparison: Comparison | None) -> dict[str, Any]:
@@ -193,11 +194,23 @@ def _row(reference: Reference | None, comparison: Comparison | None) -> dict[str
         "verdict": comparison.verdict,
         "suspected": comparison.suspected,
         "reason": comparison.reason,
+        **_explained(comparison),
         **{
             f"{name}_{part}": _value(measure, part)
             for name, measure in (("transfer", comparison.transfer), ("waiting", comparison.waiting))
             for part in ("change", "low", "high")
         },
+    }
+
+
+def _explained(comparison: Comparison) -> dict[str, Any]:
+    found = comparison.explanation
+    if found is None:
+        return {}
+    return {
+        "transfer_explained": found.transfer_share,
+        "waiting_explained": found.waiting_share,
+        "explained_by": sorted({host for cause in found.causes for host in cause.hosts}),
     }
 
 

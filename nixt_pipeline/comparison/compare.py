@@ -7,24 +7,34 @@ others spend beyond it: it moves with computation, data loading and stragglers. 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from nixt_pipeline.comparison import statistics
+from nixt_pipeline.comparison.baselines import read_baselines
+from nixt_pipeline.comparison.conclusion import conclude, next_step, with_hosts
+from nixt_pipeline.comparison.explanation import Explanation, explain
 from nixt_pipeline.comparison.matching import Matching, Pair, Side, match, workload_changes
-from nixt_pipeline.comparison.placement import Placement, changes_of_pairs, placement
+from nixt_pipeline.comparison.other_hosts import Judge, sets_of_hosts
+from nixt_pipeline.comparison.placement import placement
 from nixt_pipeline.comparison.results import Basis, Comparison, KernelComparison, Measure, NotCompared
-from nixt_pipeline.comparison.statistics import Change, Estimate, Limits
+from nixt_pipeline.comparison.statistics import Change
 from nixt_pipeline.comparison.summaries import Floats, Kernel, RunSummary, load_summary
 from nixt_pipeline.comparison.workload import workload_of
 from nixt_pipeline.errors import NixtError
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Settings, Thresholds
+from nixt_pipeline.store.manifest import published_runs
 
 # What a run was made with: printed beside the verdict, because it is often what was changed on purpose.
 COVARIATES = ("nccl_version", "git_revs", "format_versions", "timing_sources")
-# A difference in one of these makes another job of it, even where some kernels are the same.
-_JOB = ("GPUs:", "parallelism:")
+# More runs tell little more about how much hosts differ, and each is read anew.
+MAX_HISTORY = 12
+# The side that is slower at a verdict.
+_SLOWER: dict[Change, Literal["a", "b"]] = {
+    "regressed": "b", "slower-other-hosts": "b", "improved": "a", "faster-other-hosts": "a",
+}  # fmt: skip
 _SAMPLING: dict[Basis, statistics.Sampling] = {"runs": statistics.of_runs, "blocks": statistics.of_blocks}
 
 
@@ -46,7 +56,19 @@ def compare_runs(
     )
     kept_a, kept_b = of_one_workload(side_a, side_b)
     left_out = {run.run for run in (*side_a.runs, *side_b.runs)} - {run.run for run in (*kept_a.runs, *kept_b.runs)}
-    return replace(compare_sides(kept_a, kept_b, settings.thresholds), left_out=tuple(sorted(left_out)))
+    history = () if kept_a.hosts == kept_b.hosts else _history(kept_a, kept_b, settings)
+    found = compare_sides(kept_a, kept_b, settings.thresholds, history)
+    return replace(found, left_out=tuple(sorted(left_out)))
+
+
+def _history(a: Side, b: Side, settings: Settings) -> tuple[RunSummary, ...]:
+    """The newest other runs that are fit to be a baseline of the work of `a`."""
+    rows = read_baselines(settings).to_pylist()
+    workloads = {_workload(run) for run in a.runs}
+    known = {run.run for run in (*a.runs, *b.runs)}
+    fit = [row for row in rows if row["fit"] and row["workload"] in workloads and row["run"] not in known]
+    newest = sorted(fit, key=lambda row: -(row["first_dump_us"] or 0))[:MAX_HISTORY]
+    return tuple(load_summary(row["run"], settings) for row in newest if row["run"] in published_runs(settings))
 
 
 def of_one_workload(a: Side, b: Side) -> tuple[Side, Side]:
@@ -65,33 +87,40 @@ def _workload(run: RunSummary) -> str:
     return workload_of(run.facts["gpus"], [kernel.row for kernel in run.kernels.values()])
 
 
-def compare_sides(a: Side, b: Side, limits: Thresholds) -> Comparison:
-    """Compare side `b` with side `a`."""
+def compare_sides(a: Side, b: Side, limits: Thresholds, history: Sequence[RunSummary] = ()) -> Comparison:
+    """Compare side `b` with side `a`. `history` are other runs of the same work, which show by how much sets of hosts
+    differ anyway; those of `a` count without being named."""
     basis: Basis = "runs" if len(a.runs) + len(b.runs) > 2 else "blocks"
     matching, where = match(a, b), placement(a, b)
     changes = workload_changes(a, b, matching, limits)
     comparable, left_out = _comparable(matching, limits)
-    kernels = _compare_kernels(comparable, where, basis, limits)
-    transfer, waiting = (
-        _if_confirmed(measure, where, [getattr(kernel, name) for kernel in kernels])
-        for name, measure in zip(("transfer", "waiting"), _compare_all(comparable, basis, limits), strict=True)
-    )
-    verdict, reason = _conclude(kernels, transfer, waiting, matching, changes, left_out, limits)
+    explanations: dict[Change, Explanation] = {
+        verdict: explain(a, b, matching, side) for verdict, side in _SLOWER.items()
+    }
+    known = {run.run: run for run in (*a.runs, *history)}
+    judge = Judge(where, sets_of_hosts([*known.values()]), explanations, limits)
+    kernels = _compare_kernels(comparable, judge, basis, limits)
+    whole = _compare_all(comparable, kernels, judge, basis, limits)
+    verdict, reason = conclude(kernels, whole, matching, changes, left_out, limits)
+    explanation = explanations.get(verdict)
     return Comparison(
         a=a,
         b=b,
         verdict=verdict,
-        reason=reason,
+        reason=with_hosts(verdict, reason, kernels, whole, where, explanation),
         basis=basis,
         workload_changes=changes,
         covariates=tuple((name, a.values(name), b.values(name)) for name in COVARIATES),
         placement=where,
         matched_share=matching.matched_share,
         margin=limits.comparison_margin,
-        transfer=transfer,
-        waiting=waiting,
+        transfer=whole[0],
+        waiting=whole[1],
         kernels=kernels,
         not_compared=left_out,
+        explanation=explanation if explanation and explanation.causes else None,
+        next_step=next_step(verdict, where, explanation),
+        host_sets=len(judge.sets),
     )
 
 
@@ -127,7 +156,7 @@ def _names(values: Iterable[str | None]) -> str:
 
 
 def _compare_kernels(
-    pairs: Sequence[Pair], where: Placement, basis: Basis, limits: Thresholds
+    pairs: Sequence[Pair], judge: Judge, basis: Basis, limits: Thresholds
 ) -> tuple[KernelComparison, ...]:
     moved = _shares(pairs, lambda kernel: kernel.row["transfer_us"] * kernel.key.n_ranks)
     stood = _shares(
@@ -144,37 +173,12 @@ def _compare_kernels(
     q_values = iter(statistics.corrected([estimate.p_value for estimate in estimates if estimate]))
     compared = []
     for pair, both in zip(pairs, measures, strict=True):
-        judged = []
-        for measure in both:
-            q_value = next(q_values) if measure.estimate else 1.0
-            limit = Limits(limits.comparison_margin, limits.comparison_error, measure.floor)
-            verdict = statistics.judge(measure.estimate, q_value, limit)
-            judged.append(replace(measure, verdict=verdict, q_value=q_value))
-        transfer, waiting = (_on_common_hosts(m, pair, where, limits, i) for i, m in enumerate(judged))
+        transfer, waiting = (
+            judge.of_kernel(measure, next(q_values) if measure.estimate else 1.0, pair, name)
+            for name, measure in zip(("transfer", "waiting"), both, strict=True)
+        )
         compared.append(KernelComparison(pair.key, transfer, waiting))
     return tuple(sorted(compared, key=lambda kernel: -max(kernel.transfer.share, kernel.waiting.share)))
-
-
-def _on_common_hosts(measure: Measure, pair: Pair, where: Placement, limits: Thresholds, which: int) -> Measure:
-    """A change between runs on different hosts counts only if the hosts of both show it, each against itself."""
-    if where.kind != "changed" or measure.verdict not in ("regressed", "improved"):
-        return measure
-    found = statistics.pairs(changes_of_pairs(pair, which), limits.comparison_error)
-    if found is None:
-        return replace(measure, verdict="not-comparable", reason="hosts: none of its communicators is on the same ones")
-    confirmed = found.low > limits.comparison_margin if measure.verdict == "regressed" else found.high < 0
-    if confirmed:
-        return replace(measure, reason=f"on the hosts in common {found.change:+.1%}")
-    return replace(measure, verdict="not-comparable", reason=f"hosts: on those in common it is {found.change:+.1%}")
-
-
-def _if_confirmed(whole: Measure | None, where: Placement, kernels: Sequence[Measure]) -> Measure | None:
-    """The sum of all kernels has no hosts of its own: on changed hosts it changed if one of the kernels did."""
-    if whole is None or where.kind != "changed" or whole.verdict not in ("regressed", "improved"):
-        return whole
-    if any(measure.verdict == whole.verdict for measure in kernels):
-        return whole
-    return replace(whole, verdict="not-comparable", reason="hosts")
 
 
 def _transfer(pair: Pair, basis: Basis, share: float, limits: Thresholds) -> Measure:
@@ -201,7 +205,9 @@ def _units(kernels: Sequence[Kernel], measure: str, basis: Basis) -> Floats:
     return np.array([np.nanmean(row) for row in rows])
 
 
-def _compare_all(pairs: Sequence[Pair], basis: Basis, limits: Thresholds) -> tuple[Measure | None, Measure | None]:
+def _compare_all(
+    pairs: Sequence[Pair], kernels: Sequence[KernelComparison], judge: Judge, basis: Basis, limits: Thresholds
+) -> tuple[Measure | None, Measure | None]:
     """What the reference's operations take on each side, all comparable kernels together."""
     if not pairs:
         return None, None
@@ -215,23 +221,18 @@ def _compare_all(pairs: Sequence[Pair], basis: Basis, limits: Thresholds) -> tup
     a, b = sums["transfer_us", "a"], sums["transfer_us", "b"]
     waits = sums["wait_us", "a"], sums["wait_us", "b"]
     whole = float(a.mean() + waits[0].mean())
-    transfer = _judged(
-        Measure(
-            float(a.mean()),
-            float(b.mean()),
-            1.0,
-            0.0,
-            statistics.ratio_of_times(a, b, _SAMPLING[basis], limits.comparison_error),
-        ),
-        limits,
+    moved = statistics.ratio_of_times(a, b, _SAMPLING[basis], limits.comparison_error)
+    stood = statistics.difference_of_times(*waits, whole, _SAMPLING[basis], limits.comparison_error)
+    weighted = list(zip(pairs, weights, strict=True))
+    transfer, waiting = (
+        judge.of_all(
+            Measure(float(before.mean()), float(after.mean()), 1.0, 0.0, estimate),
+            name,
+            [getattr(kernel, name) for kernel in kernels],
+            weighted,
+        )
+        for name, before, after, estimate in (("transfer", a, b, moved), ("waiting", *waits, stood))
     )
-    waiting = _judged(
-        Measure(
-            float(waits[0].mean()), float(waits[1].mean()), 1.0, 0.0,
-            statistics.difference_of_times(*waits, whole, _SAMPLING[basis], limits.comparison_error),
-        ),
-        limits,
-    )  # fmt: skip
     return transfer, waiting
 
 
@@ -244,69 +245,8 @@ def _in_step(kernels: Sequence[Kernel], measure: str, basis: Basis) -> Floats:
     return filled
 
 
-def _judged(measure: Measure, limits: Thresholds) -> Measure:
-    estimate = measure.estimate
-    limit = Limits(limits.comparison_margin, limits.comparison_error)
-    p_value = estimate.p_value if estimate else 1.0
-    return replace(measure, verdict=statistics.judge(estimate, p_value, limit), q_value=p_value)
-
-
 def _shares(pairs: Sequence[Pair], weight: Callable[[Kernel], float]) -> list[float]:
     """Each pair's share of a time on the reference side."""
     weights = [float(np.mean([weight(kernel) for kernel in pair.a])) for pair in pairs]
     total = sum(weights) or 1.0
     return [value / total for value in weights]
-
-
-def _conclude(
-    kernels: Sequence[KernelComparison],
-    transfer: Measure | None,
-    waiting: Measure | None,
-    matching: Matching,
-    changes: Sequence[str],
-    left_out: Sequence[NotCompared],
-    limits: Thresholds,
-) -> tuple[Change, str]:
-    """The verdict on the whole, and one sentence why."""
-    job = [change for change in changes if change.startswith(_JOB)]
-    if job or matching.matched_share < limits.min_matched_share:
-        what = "; ".join(job or changes[:3]) or "no kernel takes much time on both sides"
-        return "not-comparable", f"the sides do different work ({what})"
-    if not kernels:
-        why = left_out[0].reason if left_out else "the sides have no kernel in common"
-        return "not-comparable", why
-    deciding = [
-        (kernel, name, measure)
-        for kernel in kernels
-        for name, measure in (("transfer", kernel.transfer), ("waiting", kernel.waiting))
-        if measure.share >= limits.min_kernel_share
-    ]
-    for verdict in ("regressed", "not-comparable", "improved"):
-        found = [(k, name, m) for k, name, m in deciding if m.verdict == verdict]
-        if found:
-            kernel, name, measure = max(found, key=lambda item: item[2].share * abs(_change(item[2].estimate)))
-            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-            words = f"{name} of {kernel.key.label} {_change(measure.estimate):+.1%}{more}"
-            return verdict, f"{words}; {measure.reason}" if measure.reason else words
-    if transfer and waiting and transfer.verdict == waiting.verdict == "equivalent":
-        return "equivalent", f"transfer and waiting differ by less than {limits.comparison_margin:.0%}"
-    return "inconclusive", _undecided(transfer, waiting, limits)
-
-
-def _undecided(transfer: Measure | None, waiting: Measure | None, limits: Thresholds) -> str:
-    """What could not be decided, and how many runs would tell."""
-    parts = []
-    for name, measure in (("transfer", transfer), ("waiting", waiting)):
-        if measure and measure.verdict != "equivalent":
-            if measure.estimate is None:
-                parts.append(f"{name}: too few runs")
-                continue
-            e = measure.estimate
-            needed = statistics.runs_needed(e, Limits(limits.comparison_margin, limits.comparison_error))
-            more = f", about {needed} runs a side would tell" if needed else ""
-            parts.append(f"{name} {e.change:+.1%} (between {e.low:+.1%} and {e.high:+.1%}{more})")
-    return "; ".join(parts)
-
-
-def _change(estimate: Estimate | None) -> float:
-    return estimate.change if estimate else 0.0

@@ -19,12 +19,14 @@ _MIN_REPLICATES = 3
 @dataclass(frozen=True)
 class Placement:
     """Hosts of the sides. `same`: equal; `changed`: not equal, and not `replicated`: drawn anew for each run of the
-    reference, and those of the other side are among them, or drawn anew as well from mostly the same."""
+    reference, and those of the other side are among them, or drawn anew as well from mostly the same. Names that are
+    no machines' (of pods, say) make it `changed` with none in common: which machines they were is not known."""
 
     kind: Literal["same", "replicated", "changed"]
     hosts_a: int
     hosts_b: int
     common: int
+    names_are_machines: bool = True
 
 
 def placement(a: Side, b: Side) -> Placement:

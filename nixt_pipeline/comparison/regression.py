@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
-from nixt_pipeline.comparison.against import Reference, compare_with, reference_of, summary_of
+from nixt_pipeline.comparison.against import Reference, compare_with, reference_of
 from nixt_pipeline.comparison.baselines import read_baselines
 from nixt_pipeline.comparison.results import Comparison, Measure
 from nixt_pipeline.comparison.run_kernels import RUN_KERNELS
+from nixt_pipeline.comparison.summaries import stored_summary
 from nixt_pipeline.comparison.workload import workload_of
 from nixt_pipeline.diagnosis.findings import Diagnosis, Effect, Finding, Severity, ranked
+from nixt_pipeline.diagnosis.results import findings_table
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.manifest import read_manifest
@@ -16,20 +18,23 @@ from nixt_pipeline.store.run_catalog import describe_run, stored_rows
 
 def with_regression(diagnosis: Diagnosis, settings: Settings) -> Diagnosis:
     """The diagnosis with a finding when the run is slower than the baseline of its workload; unchanged without one."""
-    found = _compare_with_baseline(diagnosis.run, settings)
+    found = _compare_with_baseline(diagnosis, settings)
     if found is None or found.verdict != "regressed":
         return diagnosis
     finding = regression_finding(found, bool(diagnosis.at_least("P2")), settings.thresholds)
     return replace(diagnosis, verdict="findings", findings=ranked([*diagnosis.findings, finding]))
 
 
-def _compare_with_baseline(run: str, settings: Settings) -> Comparison | None:
+def _compare_with_baseline(diagnosis: Diagnosis, settings: Settings) -> Comparison | None:
     """The comparison with an established baseline; None when there is none."""
-    baselines = read_baselines(settings)
+    run, baselines = diagnosis.run, read_baselines(settings)
     if not baselines.num_rows or not layout.results_path(settings, RUN_KERNELS.name, run).exists():
         return None
     facts = describe_run(read_manifest(settings, run), settings)
-    workload = workload_of(facts["gpus"], [k.row for k in summary_of(run, {run: facts}, settings).kernels.values()])
+    # What it is diagnosed with now, not what was stored of it before.
+    findings = tuple(findings_table(diagnosis).to_pylist())
+    summary = replace(stored_summary(run, facts, settings), findings=findings)
+    workload = workload_of(facts["gpus"], [kernel.row for kernel in summary.kernels.values()])
     reference = reference_of(run, workload, facts["first_dump_us"], baselines, None, settings.thresholds)
     if reference is None:
         return None
@@ -37,7 +42,7 @@ def _compare_with_baseline(run: str, settings: Settings) -> Comparison | None:
     known = {name: row for name, row in rows.items() if layout.results_path(settings, RUN_KERNELS.name, name).exists()}
     groups = tuple(tuple(name for name in group if name in known) for group in reference.groups)
     left = Reference(reference.kind, tuple(group for group in groups if group))
-    return compare_with(run, left, {**known, run: facts}, settings) if left.groups else None
+    return compare_with(summary, left, known, settings) if left.groups else None
 
 
 def regression_finding(comparison: Comparison, explained: bool, limits: Thresholds) -> Finding:

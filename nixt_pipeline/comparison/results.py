@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from nixt_pipeline.comparison.explanation import Explanation
 from nixt_pipeline.comparison.matching import Side
 from nixt_pipeline.comparison.placement import Placement
 from nixt_pipeline.comparison.statistics import Change, Estimate
@@ -14,7 +15,12 @@ SCHEMA = 1
 Basis = Literal["runs", "blocks"]
 
 # From what a gate is for to what it may let pass.
-FAIL_ON: tuple[Change, ...] = ("regressed", "not-comparable", "inconclusive")
+FAIL_ON: tuple[Change, ...] = ("regressed", "slower-other-hosts", "not-comparable", "inconclusive")
+# From the gravest to the best. Being faster on other hosts is no proof of being faster: a strict gate stops at it.
+_ORDER: tuple[Change, ...] = (
+    "regressed", "slower-other-hosts", "not-comparable", "improved", "faster-other-hosts", "inconclusive", "equivalent",
+)  # fmt: skip
+_UNPROVEN = "faster-other-hosts"
 
 
 @dataclass(frozen=True)
@@ -62,8 +68,7 @@ class KernelComparison:
     @property
     def verdict(self) -> Change:
         """The graver of the two."""
-        order: tuple[Change, ...] = ("regressed", "not-comparable", "improved", "inconclusive", "equivalent")
-        return min(self.transfer.verdict, self.waiting.verdict, key=order.index)
+        return min(self.transfer.verdict, self.waiting.verdict, key=_ORDER.index)
 
     def to_json(self) -> dict[str, Any]:
         """Key and both measures."""
@@ -83,7 +88,9 @@ class Comparison:
     """Side `b` against side `a`, the reference. `margin`: a smaller relative change is no change.
 
     `transfer` and `waiting` are over all comparable kernels: what the reference's operations take on each side.
-    `left_out` are runs that were meant, and do other work.
+    `left_out` are runs that were meant, and do other work. `explanation` has what the findings of the slower side
+    account for, `next_step` how to tell the hosts from the change; `host_sets` is the number of sets of hosts whose
+    spread is in the intervals, 0 when it is not known.
     """
 
     a: Side
@@ -101,6 +108,9 @@ class Comparison:
     kernels: tuple[KernelComparison, ...]
     not_compared: tuple[NotCompared, ...]
     left_out: tuple[str, ...] = ()
+    explanation: Explanation | None = None
+    next_step: str = ""
+    host_sets: int = 0
 
     @property
     def suspected(self) -> bool:
@@ -109,7 +119,8 @@ class Comparison:
 
     def fails(self, gate: Change) -> bool:
         """Whether a gate that stops at `gate`, or what is graver, stops here."""
-        return self.verdict in FAIL_ON[: FAIL_ON.index(gate) + 1]
+        verdict: Change = "inconclusive" if self.verdict == _UNPROVEN else self.verdict
+        return verdict in FAIL_ON[: FAIL_ON.index(gate) + 1]
 
     def to_json(self) -> dict[str, Any]:
         """The stable, versioned form."""
@@ -128,7 +139,11 @@ class Comparison:
                 "a": self.placement.hosts_a,
                 "b": self.placement.hosts_b,
                 "common": self.placement.common,
+                "names_are_machines": self.placement.names_are_machines,
+                "sets_in_history": self.host_sets,
             },
+            "explained": self.explanation.to_json() if self.explanation else None,
+            "next_step": self.next_step,
             "margin": self.margin,
             "matched_share": round(self.matched_share, 4),
             "transfer": self.transfer.to_json() if self.transfer else None,

@@ -14,7 +14,9 @@ import scipy  # its parts are loaded when they are used: scipy.stats takes longe
 from nixt_pipeline.comparison.summaries import Floats
 
 Sampling = Callable[[Floats], "Sample"]
-Change = Literal["regressed", "improved", "equivalent", "inconclusive", "not-comparable"]
+Change = Literal[
+    "regressed", "improved", "equivalent", "inconclusive", "slower-other-hosts", "faster-other-hosts", "not-comparable"
+]
 
 # Medians of whole microseconds, taken as grouped data, are good to about a tenth of one. Added as a variance, it keeps
 # runs that happen to agree to the last digit from looking infinitely precise.
@@ -116,6 +118,38 @@ def pairs(changes: Sequence[float], error: float) -> Estimate | None:
     p_value = float(2 * scipy.stats.t.sf(abs(mean) / max(deviation / len(logs) ** 0.5, 1e-12), len(logs) - 1))
     low, high = np.expm1(mean - half_width), np.expm1(mean + half_width)
     return Estimate(float(np.expm1(mean)), float(low), float(high), p_value, deviation)
+
+
+def widened(estimate: Estimate, deviation: float, sets: int, error: float, *, is_ratio: bool) -> Estimate:
+    """The estimate with what other hosts change by themselves in its interval: the hosts as a random effect.
+
+    `deviation` is the standard deviation between `sets` sets of hosts, each side being on one more of them; on the
+    scale of logarithms for ratios.
+    """
+    scale, back = (np.log1p, np.expm1) if is_ratio else (np.asarray, np.asarray)
+    change, low, high = (float(scale(value)) for value in (estimate.change, estimate.low, estimate.high))
+    quantile = float(scipy.stats.t.isf(error / 2, sets - 1))
+    by_hosts = quantile * deviation * 2**0.5
+    below, above = float(np.hypot(change - low, by_hosts)), float(np.hypot(high - change, by_hosts))
+    p_value = float(2 * scipy.stats.t.sf(abs(change) / max((below + above) / 2 / quantile, 1e-12), sets - 1))
+    return Estimate(
+        estimate.change,
+        float(back(change - below)),
+        float(back(change + above)),
+        max(p_value, estimate.p_value),
+        estimate.deviation,
+    )
+
+
+def scaled(estimate: Estimate, factor: float) -> Estimate:
+    """The part of a change that is left when the rest is explained: `factor` is between 0 and 1."""
+    return Estimate(
+        estimate.change * factor,
+        estimate.low * factor,
+        estimate.high * factor,
+        estimate.p_value,
+        estimate.deviation,
+    )
 
 
 def _difference(a: Sample, b: Sample, noise: float, error: float) -> Estimate | None:

@@ -88,11 +88,12 @@ class Kernel:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run: `facts` is its row of the run catalog."""
+    """One run: `facts` is its row of the run catalog, `findings` has the rows of its findings."""
 
     run: str
     facts: Mapping[str, Any]
     kernels: Mapping[KernelKey, Kernel]
+    findings: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -127,5 +128,12 @@ def load_summary(run: str, settings: Settings) -> RunSummary:
         if not layout.table_files(manifest.directory(settings), "cells"):
             build_cells(run, settings)
         materialise(RUN_KERNELS, run, settings)
-    rows = pq.read_table(path, partitioning=None).to_pylist()
-    return RunSummary(run, describe_run(manifest, settings), kernels_of(rows))
+    return stored_summary(run, describe_run(manifest, settings), settings)
+
+
+def stored_summary(run: str, facts: Mapping[str, Any], settings: Settings) -> RunSummary:
+    """The summary of an analysed run from its stored results alone; without findings where it was not diagnosed."""
+    kernels = pq.read_table(layout.results_path(settings, RUN_KERNELS.name, run), partitioning=None)
+    path = layout.results_path(settings, "findings", run)
+    findings = pq.read_table(path, partitioning=None).to_pylist() if path.exists() else []
+    return RunSummary(run, facts, kernels_of(kernels.to_pylist()), tuple(findings))

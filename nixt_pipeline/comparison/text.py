@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from nixt_pipeline.comparison.conclusion import caution
 from nixt_pipeline.comparison.results import Comparison, Measure
 from nixt_pipeline.comparison.statistics import Change
 from nixt_pipeline.comparison.summaries import KernelKey
@@ -17,6 +18,8 @@ _SENTENCES: dict[Change, str] = {
     "improved": "IMPROVED",
     "equivalent": "EQUIVALENT",
     "inconclusive": "INCONCLUSIVE",
+    "slower-other-hosts": "SLOWER-OTHER-HOSTS",
+    "faster-other-hosts": "FASTER-OTHER-HOSTS",
     "not-comparable": "NOT COMPARABLE",
 }
 
@@ -38,6 +41,10 @@ def facts(comparison: Comparison) -> list[tuple[str, str]]:
     ]
     worst = [(*side.values("worst_severity"), "none")[0] for side in (comparison.a, comparison.b)]
     found.append(("findings", " -> ".join(f"up to {severity}".replace("up to none", "none") for severity in worst)))
+    if comparison.next_step:
+        found.append(("to tell", comparison.next_step))
+    if caution(comparison.a):
+        found.append(("caution", caution(comparison.a)))
     if comparison.left_out:
         found.append(("left out", f"{len(comparison.left_out)} of the runs, which do other work"))
     for name, a, b in comparison.covariates:
@@ -143,4 +150,10 @@ def _hosts(comparison: Comparison) -> str:
         "replicated": f"{where.hosts_a} and {where.hosts_b}, drawn anew for each run",
         "changed": f"{where.hosts_a} and {where.hosts_b}, of them {where.common} in common",
     }
-    return words[where.kind]
+    if not where.names_are_machines:
+        return f"{where.hosts_a} and {where.hosts_b} names that are no machines': which machines they were is not known"
+    if where.kind != "changed":
+        return words[where.kind]
+    if comparison.host_sets:
+        return f"{words['changed']}; the intervals hold what {comparison.host_sets} sets of hosts differ by anyway"
+    return f"{words['changed']}; by how much hosts differ anyway is not known"

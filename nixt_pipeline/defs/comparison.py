@@ -1,6 +1,7 @@
 """What runs are compared by, and each run against those that did the same work before."""
 
 from collections.abc import Iterator
+from typing import get_args
 
 import dagster as dg
 import pyarrow.parquet as pq
@@ -9,6 +10,7 @@ from nixt_pipeline.analysis.base import materialise
 from nixt_pipeline.comparison import against
 from nixt_pipeline.comparison.against import AGAINST_COLUMNS, against_path, update_comparisons
 from nixt_pipeline.comparison.run_kernels import RUN_KERNELS
+from nixt_pipeline.comparison.statistics import Change
 from nixt_pipeline.defs.analyses import analysis_checks
 from nixt_pipeline.defs.checks import fleet_checks
 from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
@@ -27,10 +29,19 @@ _PREVIEW = (
     "coll", "coll_type", "n_ranks", "nnodes", "parallel_role", "coll_msg_size_bytes", "operations", "capture_rate",
     "transfer_p50_us", "wait_us", "transfer_busbw_gbs", "transfer_cv",
 )  # fmt: skip
-_COMPARISON_PREVIEW = ("run", "verdict", "suspected", "reason", "reference", "transfer_change", "waiting_change")
+_COMPARISON_PREVIEW = (
+    "run",
+    "verdict",
+    "suspected",
+    "reason",
+    "reference",
+    "transfer_change",
+    "waiting_change",
+    "explained_by",
+)
 # Pages of older runs are made when somebody asks: drawing thousands would take longer than comparing them.
 MAX_PAGES = 20
-_VERDICTS = ("regressed", "improved", "equivalent", "inconclusive", "not-comparable")
+_VERDICTS = get_args(Change)
 
 
 @run_asset(
@@ -62,7 +73,8 @@ run_kernels_checks = analysis_checks(RUN_KERNELS)
     deps=[dg.AssetDep("baselines")],
 )
 def run_comparison(nixt: NixtSettings) -> Result:
-    """**Each run against the baseline of its workload**, or against the run before it that did the same work.
+    """**Each run against the baseline of its workload**, or against an earlier run of the same work; never against one
+    with an urgent finding.
 
     Kernels are matched by structure; transfer and waiting are compared apart; the unit is the run, never the operation.
     Only runs that are new, or whose reference changed, are compared again. `nixt compare` compares any others.

@@ -126,11 +126,12 @@ def judge_comparisons(table: pa.Table) -> Iterator[Verdict]:
     """Apply `COMPARISON_RULES` to the table of comparisons, which is in the order of the runs' ids."""
     latest = {row["workload"]: row for row in table.sort_by("first_dump_us").to_pylist() if row["verdict"]}
     slower = [row for row in latest.values() if row["verdict"] == "regressed"]
+    elsewhere = sum(row["verdict"] == "slower-other-hosts" for row in latest.values())
     yield Verdict(
         NONE_SLOWER.name,
         not slower,
-        f"{len(slower)} of {len(latest)} workloads became slower with their latest run",
-        {"workloads": len(latest), "slower": len(slower)},
+        f"{len(slower)} of {len(latest)} workloads became slower with their latest run, {elsewhere} on other hosts",
+        {"workloads": len(latest), "slower": len(slower), "slower_on_other_hosts": elsewhere},
         tuple({"run": row["run"], "reason": row["reason"]} for row in slower[:_SHOWN]),
     )
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nixt_pipeline.comparison import text
+from nixt_pipeline.comparison.explanation import Explanation
 from nixt_pipeline.comparison.results import Comparison, Measure
 from nixt_pipeline.comparison.text import facts, headline
 from nixt_pipeline.inspector.runs import run_id
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 
 # What a verdict is coloured by, in the page's classes for the urgency of findings.
 VERDICT_CLASSES = {
-    "regressed": "P1", "not-comparable": "info", "inconclusive": "info", "improved": "none-found",
-    "equivalent": "none-found",
+    "regressed": "P1", "slower-other-hosts": "P2", "not-comparable": "info", "inconclusive": "info",
+    "faster-other-hosts": "info", "improved": "none-found", "equivalent": "none-found",
 }  # fmt: skip
 VERDICT_COLOURS = {
-    "regressed": "#D55E00", "improved": "#009E73", "equivalent": "#0072B2", "inconclusive": "#888888",
-    "not-comparable": "#CC79A7",
+    "regressed": "#D55E00", "slower-other-hosts": "#E69F00", "improved": "#009E73", "faster-other-hosts": "#56B4E9",
+    "equivalent": "#0072B2", "inconclusive": "#888888", "not-comparable": "#CC79A7",
 }  # fmt: skip
 PAGE = "comparison.html"
 _DRAWN_KERNELS = 12
@@ -102,6 +103,8 @@ def _sections(comparison: Comparison) -> list[SectionView]:
         why = (Spec("Kernel", "kernel"), Spec("Why not", "reason"))
         table = table_view("Kernels that were not compared", rows, why)
         sections.append(SectionView("not-compared", "Not compared", tables=(table,)))
+    if comparison.explanation:
+        sections.append(_explanation(comparison.explanation))
     runs = [{"side": side, "run": run.run, **run.facts} for side, runs in _sides(comparison) for run in runs]
     columns = (
         Spec("Side", "side"), Spec("Run", "run"), Spec("GPUs", "gpus", plain, numeric=True),
@@ -110,6 +113,35 @@ def _sections(comparison: Comparison) -> list[SectionView]:
     )  # fmt: skip
     sections.append(SectionView("runs", "Runs", tables=(table_view("The runs of both sides", runs, columns),)))
     return sections
+
+
+def _explanation(explanation: Explanation) -> SectionView:
+    """The findings of the slower side, and what they cost beside the difference."""
+    rows = [
+        {
+            "run": cause.run,
+            "kind": cause.kind,
+            "severity": cause.severity,
+            "where": cause.where,
+            "lost": cause.rank_seconds,
+        }
+        for cause in explanation.causes
+    ]
+    columns = (
+        Spec("Run", "run"), Spec("Urgency", "severity"), Spec("Finding", "kind"), Spec("Where", "where"),
+        Spec("Rank-seconds", "lost", number, numeric=True),
+    )  # fmt: skip
+    return SectionView(
+        "explained",
+        "What findings explain",
+        question="How much of the difference is a host or a path that the diagnosis names?",
+        reading=(
+            f"The operations of side {explanation.side.upper()} took {number(explanation.excess_s)} rank-seconds longer"
+            f" in all. Its findings account for {percent(explanation.waiting_share)} of the waiting and"
+            f" {percent(explanation.transfer_share)} of the transfers; each host is counted once."
+        ),
+        tables=(table_view("Findings of the slower side", rows, columns),),
+    )
 
 
 def _sides(comparison: Comparison) -> list[tuple[str, Sequence[Any]]]:
@@ -136,9 +168,11 @@ def _kernels(comparison: Comparison) -> SectionView:
         caveats.append("One run on each side: how much runs differ anyway is not known, so a change is suspected only.")
     if comparison.placement.kind == "changed":
         caveats.append(
-            f"The sides ran on different hosts ({comparison.placement.common} in common). A change counts only where"
-            " the hosts in common show it."
+            f"The sides ran on different hosts ({comparison.placement.common} in common). A change counts as one only"
+            " where the hosts in common show it, or where it is larger than what sets of hosts differ by anyway."
         )
+    if comparison.next_step:
+        caveats.append(comparison.next_step)
     return SectionView(
         "kernels",
         "Kernels",

@@ -160,6 +160,7 @@ def _comparisons(compared: Sequence[Row] | None, settings: Settings) -> SectionV
         Spec("Runs", "against", lambda runs: count(len(runs)), numeric=True),
         Spec("Transfer", "transfer_change", percentage, numeric=True),
         Spec("Waiting", "waiting_change", percentage, numeric=True),
+        Spec("Explained by", "explained_by", lambda hosts: ", ".join(hosts or ())),
         Spec("Why", "reason"),
     )
     newest = sorted((row for row in compared or () if row["verdict"]), key=lambda row: -(row["first_dump_us"] or 0))
@@ -169,9 +170,10 @@ def _comparisons(compared: Sequence[Row] | None, settings: Settings) -> SectionV
         state=_state(compared),
         question="Which runs are slower than earlier ones that did the same work?",
         reading=(
-            "Each run is compared with the baseline of its workload as it was when the run began, or with the run "
-            "before it that did the same work. A change of 5 % counts when it is told from chance; transfer and "
-            "waiting are apart."
+            "Each run is compared with the baseline of its workload as it was when the run began, or with an earlier "
+            "run of the same work; never with one that has an urgent finding. A change of 5 % counts when it is told "
+            "from chance; transfer and waiting are apart. On other hosts, what the findings of the slower run do not "
+            "explain can be the hosts or the change."
         ),
         tables=(table_view("Comparisons, the newest first", newest, columns, top=_RUNS),) if compared else (),
     )

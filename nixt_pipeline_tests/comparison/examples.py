@@ -42,6 +42,7 @@ def summary(
     within_run: float = 0.005,
     onset: int | None = None,
     onset_factor: float = 1.0,
+    findings: Sequence[dict[str, Any]] = (),
     **facts: Any,
 ) -> RunSummary:
     """A run whose kernels take what they take, times a factor of the run (deviation `between_runs`), times one of each
@@ -50,9 +51,34 @@ def summary(
     rows = [_row(run, kernel, random, between_runs, within_run, onset, onset_factor) for kernel in kernels]
     return RunSummary(
         run,
-        {"gpus": 4, "parallelism": "dp=4", "model": None, "host_names": list(HOSTS), "git_revs": "abc", **facts},
+        {
+            "gpus": 4,
+            "parallelism": "dp=4",
+            "model": None,
+            "host_names": list(HOSTS),
+            "git_revs": "abc",
+            "first_dump_us": 0,
+            "last_dump_us": 10_000_000,
+            **facts,
+        },
         kernels_of(rows),
+        tuple(findings),
     )
+
+
+def finding(kind: str = "late-arrival", *hosts: str, lost_s: float = 0.0, **values: Any) -> dict[str, Any]:
+    """A row of `findings`."""
+    return {
+        "kind": kind,
+        "severity": "P1",
+        "hosts": list(hosts),
+        "communicators": [],
+        "ambiguous": False,
+        "onset_us": None,
+        "until_us": None,
+        "cost_share": None,
+        "lost_rank_seconds": lost_s,
+    } | values
 
 
 def side(*runs: RunSummary) -> Side:

@@ -162,8 +162,11 @@ def test_a_slow_host_among_other_hosts_is_no_regression_of_the_software() -> Non
     # 25 % longer on average, all of it on the host that was not there before.
     assert found.kernels[0].transfer.estimate is not None
     assert found.kernels[0].transfer.estimate.low > LIMITS.comparison_margin
-    assert found.verdict == "not-comparable"
-    assert "hosts: on those in common it is" in found.reason
+    assert found.verdict == "slower-other-hosts"
+    assert found.reason.startswith(
+        "slower by 25% in transfer, on other hosts (3 of 4 in common); on the hosts in common"
+    )
+    assert found.reason.endswith("unexplained: the hosts or the change")
     assert (found.placement.kind, found.placement.common) == ("changed", 3)
 
 
@@ -182,7 +185,9 @@ def test_without_a_host_in_common_a_slowdown_cannot_be_told_from_the_hosts() -> 
         [summary("a", (on(*HOSTS),))],
         [summary("b", (on(*others, everywhere=1.3),), seed=1, host_names=[*others])],
     )
-    assert (found.verdict, found.placement.common) == ("not-comparable", 0)
+    assert (found.verdict, found.placement.common) == ("slower-other-hosts", 0)
+    assert found.reason == "slower by 30% in transfer, on other hosts; unexplained: the hosts or the change"
+    assert found.next_step.startswith("Run A again on the hosts of B")
     # What is the same in spite of other hosts is the same.
     same = compare([summary("a", (on(*HOSTS),))], [summary("b", (on(*others),), seed=1, host_names=[*others])])
     assert same.verdict == "equivalent"
