@@ -22,8 +22,12 @@ MAX_PICTURE_BYTES = 50_000
 PICTURE_WIDTH = 520
 
 _VIEW_BOX = re.compile(r'viewBox="0 0 (?P<width>[\d.]+) (?P<height>[\d.]+)"')
-# A tenth of a point is finer than a screen shows; the digits beyond it are a third of the file.
-_LONG_NUMBER = re.compile(r"(\d\.\d)\d+")
+_SIZE = re.compile(r' (?:width|height)="[^"]*"')
+# A tenth of a point is finer than a screen shows; the digits beyond it are a third of the file. Only where they are
+# coordinates: numbers of labels and shares of opacity stay as they are.
+_TAG = re.compile(r"<[^>]*>")
+_COORDINATES = re.compile(r'(?<= )(?:d|x|y)="[^"]*"')
+_LONG_NUMBER = re.compile(r"-?\d+\.\d\d+")
 
 Value = str | int | float | bool | None
 
@@ -96,9 +100,15 @@ def _image(svg: str, title: str) -> str:
     size = f'<svg width="{PICTURE_WIDTH}" height="{PICTURE_WIDTH * height / width:.0f}" '
     opening = svg.index(">") + 1
     background = '<rect width="100%" height="100%" fill="white"/>'
-    whole = size + svg[len("<svg ") : opening] + background + svg[opening:]
-    encoded = base64.b64encode(_LONG_NUMBER.sub(r"\1", whole).encode("utf-8")).decode("ascii")
+    whole = size + _SIZE.sub("", svg[len("<svg") : opening]).lstrip() + background + svg[opening:]
+    encoded = base64.b64encode(_TAG.sub(_shortened, whole).encode("utf-8")).decode("ascii")
     return f"![{title}](data:image/svg+xml;base64,{encoded})"
+
+
+def _shortened(tag: re.Match[str]) -> str:
+    return _COORDINATES.sub(
+        lambda text: _LONG_NUMBER.sub(lambda number: f"{float(number.group()):.1f}", text.group()), tag.group()
+    )
 
 
 def report_links(settings: Settings, run: str) -> dict[str, dg.MetadataValue]:

@@ -55,6 +55,19 @@ def test_a_picture_has_a_size_a_white_ground_and_short_numbers() -> None:
     assert "M 1.2 7" in svg
 
 
+def test_a_picture_shows_the_numbers_of_the_report_and_rounds_coordinates_only() -> None:
+    label = '<svg role="img" aria-label="7.86 %" width="432" height="2" viewBox="0 0 600 300" '
+    drawn = label + 'stroke-opacity="0.25"><path d="M 1.26 0.96"/><text x="9.97">7.86 %, 0.000351 d="1.26"</text></svg>'
+    text = picture(drawn, "Kernels").value
+    assert text is not None
+    svg = base64.b64decode(text.split(",")[1].rstrip(")")).decode()
+    assert '<path d="M 1.3 1.0"/>' in svg
+    assert '<text x="10.0">7.86 %, 0.000351 d="1.26"</text>' in svg
+    assert 'aria-label="7.86 %"' in svg
+    assert 'stroke-opacity="0.25"' in svg
+    assert svg.count(" width=") == 2  # the picture's own, and that of the white ground
+
+
 def test_a_figure_of_several_panels_is_several_images() -> None:
     text = picture(SVG + SVG, "Kernels").value
     assert text is not None and text.count("![Kernels](data:image/svg+xml;base64,") == 2

@@ -34,7 +34,7 @@ def test_a_comparison_says_its_verdict_first_and_shows_every_kernel() -> None:
     page = comparison_html(comparison())
     assert page.index("REGRESSED (suspected)") < page.index("AllReduce 16 MB, 4 ranks on 4 nodes (data)</td>")
     assert 'class="verdict P1"' in page
-    assert page.count("<svg") == 2  # transfer and waiting
+    assert page.count('<svg role="img"') == 2  # transfer and waiting
     assert "waiting cannot be told from transfer in this operation" in page
     assert "so a change is suspected only" in page
     assert comparison_html(comparison()) == page
@@ -84,7 +84,7 @@ def test_the_page_over_all_runs_names_hosts_and_slower_runs(settings: Settings) 
     assert "gpu-bad" in page
     assert '<a href="slow/comparison.html">regressed</a>' in page
     assert "has a finding of severity P1" in page
-    assert page.count("<svg") == 2  # bandwidth and its variation by GPUs
+    assert page.count('<svg role="img"') == 2  # bandwidth and its variation by GPUs
     assert 'href="fleet.html"' in render_index(settings).read_text(encoding="utf-8")
 
 

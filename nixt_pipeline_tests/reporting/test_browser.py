@@ -3,7 +3,10 @@
 import json
 import shutil
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -131,7 +134,7 @@ def test_a_link_to_a_host_shows_its_row(browser: Any, pages: dict[str, Path]) ->
 def test_every_figure_carries_data_and_says_in_words_what_it_shows(browser: Any, pages: dict[str, Path]) -> None:
     tab = browser.new_page()
     tab.goto(pages["report"].as_uri())
-    drawn = tab.locator("figure svg").evaluate_all(
+    drawn = tab.locator(".panels svg").evaluate_all(
         "all => all.map(svg => [svg.getAttribute('aria-label'), svg.querySelectorAll('path, image, use').length,"
         " svg.querySelectorAll('text').length])"
     )
@@ -188,3 +191,62 @@ def test_without_javascript_everything_is_there(browser: Any, pages: dict[str, P
     assert tab.locator("tbody tr:visible").count() == 3
     assert not tab.locator("form.filters").is_visible()
     context.close()
+
+
+# What servers send with files they serve: Jenkins with artifacts, others with raw files and pages of their own.
+POLICIES = {
+    "jenkins": "sandbox; default-src 'none'; img-src 'self'; style-src 'self'",
+    "none": "default-src 'none'",
+    "raw": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
+    "self": "default-src 'self'; object-src 'none'",
+}
+
+
+@pytest.fixture(scope="module")
+def served(pages: dict[str, Path]) -> Iterator[str]:
+    """The address below which the folder of a policy's name serves the pages with that policy."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            _, self.policy, self.path = self.path.split("/", 2)
+            super().do_GET()
+
+        def end_headers(self) -> None:
+            self.send_header("Content-Security-Policy", POLICIES[self.policy])
+            super().end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Quietly."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=pages["index"].parent)) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_figures_have_their_colours_under_any_policy_of_the_server(
+    browser: Any, served: str, policy: str, scheme: str
+) -> None:
+    tab = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme=scheme)
+    tab.goto(f"{served}/{policy}/job-1/index.html")
+    drawn = tab.locator(".panels svg").evaluate_all(
+        "all => all.map(svg => [...svg.querySelectorAll(':scope g g path:not(defs *), :scope g g use')].map(mark => {"
+        "const style = getComputedStyle(mark); return style.fill == 'none' ? style.stroke : style.fill}))"
+    )
+    texts = set(tab.locator(".panels svg text").evaluate_all("all => all.map(text => getComputedStyle(text).fill)"))
+    widths = tab.locator(".panels svg").evaluate_all("all => all.map(svg => svg.getBoundingClientRect().width)")
+    swatches = set(tab.locator(".key svg *").evaluate_all("all => all.map(mark => mark.getAttribute('fill'))"))
+    tab.close()
+    assert len(drawn) > 15
+    black = "rgb(0, 0, 0)"
+    assert [colours for colours in drawn if black in colours] == []
+    assert [colours for colours in drawn if not set(colours) - {"none"}] == []
+    palette = {"rgb(0, 114, 178)", "rgb(0, 158, 115)"}  # nic-only, nvlink-only
+    assert palette <= {colour for colours in drawn for colour in colours}
+    # The page's own style sheet sets text in the colour of the scheme; without it, text has a grey for both.
+    own = {"light": "rgb(29, 33, 41)", "dark": "rgb(230, 232, 235)"}[scheme]
+    assert texts == {own if policy == "raw" else "rgb(119, 119, 119)"}
+    assert max(widths) <= 544
+    assert {"#0072B2", "#009E73"} <= swatches

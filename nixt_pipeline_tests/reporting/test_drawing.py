@@ -1,11 +1,13 @@
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from typing import Any
 
 import matplotlib
 import pyarrow as pa
 import pytest
 
 from nixt_pipeline.reporting import drawing, edges, figures, lateness, rank_map, variation, waiting
+from nixt_pipeline.reporting.canvas import _tag, render, share_map
 from nixt_pipeline.reporting.palette import COLL_TYPE_COLOURS
 from nixt_pipeline_tests.reporting import examples
 
@@ -66,13 +68,53 @@ def test_no_drawing_refers_to_anything_outside_or_shares_an_id_with_another() ->
         ids += own
         for element in root.iter():
             link = element.attrib.get("{http://www.w3.org/1999/xlink}href")
-            assert link is None or link.removeprefix("#") in own or link.startswith("data:image/png;base64,")
+            assert link is None or link.removeprefix("#") in own
     assert len(ids) == len(set(ids))
 
 
-def test_mathematics_in_a_name_is_drawn_as_written() -> None:
-    data = figures.KernelBars((figures.KernelBar("$x_1$ \\alpha", "mixed", 1.0, 1.0),), 1)
-    assert "$x_1$ \\alpha" in drawing.draw_kernels(data)
+@pytest.mark.parametrize("name", ["$x_1$ \\alpha", "$\\frac{1}{0}$", "$x^{$ a$"])
+def test_mathematics_in_a_name_is_drawn_as_written(name: str) -> None:
+    data = figures.KernelBars((figures.KernelBar(name, "mixed", 1.0, 1.0),), 1)
+    root = ET.fromstring(drawing.draw_kernels(data))
+    assert name in [text.text for text in root.iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_drawing_needs_no_style_and_no_image(name: str) -> None:
+    root = ET.fromstring(f"<div>{DRAWINGS[name]()}</div>")
+    assert not [element for element in root.iter() if "style" in element.attrib]
+    assert not [element for element in root.iter() if element.tag in (f"{SVG}style", f"{SVG}image")]
+    for panel in root:
+        assert float(panel.attrib["width"]) == 432  # 4.5 inches of 96 pixels
+        assert panel.attrib["stroke-linejoin"] == "round"
+
+
+def test_a_map_has_a_rectangle_for_neighbours_of_one_class_and_nothing_where_there_is_no_value() -> None:
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        share_map(axes, [[0.0, 0.005, 0.2, None], [float("nan"), 0.01, 1.0, 2.0]], 4.0)
+
+    root = ET.fromstring(render("map", 2.0, draw))
+    (cells,) = [group for group in root.iter(f"{SVG}g") if group.attrib.get("shape-rendering") == "crispEdges"][:1]
+    drawn = {
+        path.attrib["fill"]: path.attrib["d"].count("M") for path in root.iter(f"{SVG}path") if "fill" in path.attrib
+    }
+    # Up to 1 %, two neighbours in one; from 1 % on; from 10 % on; from 50 % on, two in one, also beyond the whole.
+    assert {colour: drawn[colour] for colour in drawn if colour != "none"} == {
+        "#fff7ec": 1, "#fdd49e": 1, "#fc8d59": 1, "#7f0000": 1,
+    }  # fmt: skip
+    assert cells.find(f"{SVG}path") is not None
+
+
+def test_styles_of_older_releases_become_attributes_too() -> None:
+    assert _tag('<text style="font: bold 8.5px \'DejaVu Sans\', sans-serif; text-anchor: end; fill: #777" x="1">') == (
+        '<text font-size="8.5px" font-family="\'DejaVu Sans\', sans-serif" text-anchor="end" fill="#777" x="1">'
+    )
+
+
+def test_coordinates_are_rounded_and_bars_are_written_short() -> None:
+    path = '<path d="M 1.239 2 \nL 3.001 2 \nL 3.001 4.9999 \nL 1.239 4.9999 \nL 1.239 2 \nz\n" x="-0.126"/>'
+    assert _tag(path) == '<path d="M1.24 2H3.00V5.00H1.24z\n" x="-0.13"/>'
 
 
 def test_a_name_in_a_script_without_a_font_does_not_fail() -> None:

@@ -22,8 +22,10 @@ def test_of_many_hosts_those_are_kept_that_others_waited_for_most_and_colours_ge
     assert lateness_maps(pa.Table.from_pylist(rows[:64]))[0].scale == 1.0
 
 
-def test_the_map_is_an_image_with_a_value_for_each_host_and_bin() -> None:
+def test_the_map_has_a_cell_in_the_colour_of_its_class_and_is_no_image_that_a_server_could_forbid() -> None:
     (data,) = lateness_maps(pa.Table.from_pylist([examples.lateness_row(0, "gpu-1", 10.0, 0.6)]))
     svg = draw_lateness(data, "lateness", [examples.START_US])
-    assert svg.count("<image") == 1
+    assert "<image" not in svg
+    # 60 % is of the last class, from 50 % on.
+    assert svg.count('fill="#7f0000"') == 1
     assert "gpu-1: 60 %" in svg
