@@ -22,11 +22,13 @@ from nixt_pipeline.diagnosis.text import as_markdown, as_text
 from nixt_pipeline.inspector.operations import format_bytes
 from nixt_pipeline.inspector.runs import RunDirectory
 from nixt_pipeline.settings import Settings, load_settings
-from nixt_pipeline.store import catalog
+from nixt_pipeline.store import catalog, unread
 from nixt_pipeline.store.accounts import IngestSummary
 from nixt_pipeline.terminal import Commands, InputError, input_errors, print_rows
 from nixt_pipeline.watch import look
 
+# Files that were left alone and are named after an ingest.
+_SHOWN_FILES = 10
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
@@ -54,9 +56,12 @@ def ingest(settings: Settings, directory: Path, run: str | None, form: str) -> N
         summary = _ingest(directory, run, settings)
     click.echo(json.dumps(summary.to_json()) if form == "json" else _describe(summary))
     if not summary.records["stored"]:
-        raise InputError(
-            f"no Inspector record in {directory}; every file and rejected line is in the tables files and rejects"
-        )
+        raise InputError(unread.no_records(summary.run, settings))
+    left_alone = unread.set_aside(summary.run, settings)
+    for line in left_alone[:_SHOWN_FILES]:
+        click.echo(line, err=True)
+    if len(left_alone) > _SHOWN_FILES:
+        click.echo(f"and {len(left_alone) - _SHOWN_FILES:,} more, in the table files (status ignored)", err=True)
 
 
 @main.command()

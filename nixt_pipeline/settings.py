@@ -143,7 +143,7 @@ class Settings(BaseSettings):
     )
     sacct_command: str | None = Field(
         None,
-        description="Command that prints a Slurm job's state (the job id is appended), e.g. 'sacct -X -n -P -o State -j'",
+        description="Command that prints a Slurm job's state; the job id is appended: 'sacct -X -n -P -o State -j'",
     )
     workers: int = Field(
         default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, description="Processes that parse logs at once"
@@ -167,6 +167,12 @@ class Settings(BaseSettings):
     )
     # The largest published job wrote 1,669 files; 2,048 hosts of 8 GPUs with a file each are 16,384.
     max_files: int = Field(1_000_000, ge=1, description="A directory with more files than this is not ingested")
+    # Who may write to the landing directory could otherwise have any file read that the service can read.
+    follow_links: Literal["within", "anywhere"] = Field(
+        "within",
+        description="Which links are followed: those that stay within the landing directory (or the dump directory"
+        " given), or all",
+    )
     sensor_interval_s: int = Field(
         30, ge=1, description="Shortest time between two looks of the sensor at the landing directory"
     )

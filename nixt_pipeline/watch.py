@@ -33,7 +33,9 @@ def look(settings: Settings, take_up: Callable[[RunDirectory], None], given_up: 
     """
     path = settings.data_dir / _STATE
     known: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    directories, skipped = find_runs(settings.landing_dir, settings.finished_markers)
+    directories, skipped = find_runs(
+        settings.landing_dir, settings.finished_markers, follow_links=settings.follow_links
+    )
     done, failed, waiting = [], {}, dict(skipped)
     for directory in directories:
         if directory.fingerprint in (known.get(directory.run), given_up.get(directory.run)):

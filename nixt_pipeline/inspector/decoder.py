@@ -2,29 +2,31 @@
 
 The usual line is one JSON object, which orjson decodes. Anything else goes to the careful path: objects glued together,
 in an array or behind a log collector's prefix, torn lines glued to good ones, C's spellings of infinity and NaN,
-numbers beyond 64 bits, broken UTF-8.
+numbers beyond 64 bits, broken UTF-8. What stands within another program's object or text is found by `envelopes`.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import orjson
 
-_BODIES = ("coll_perf", "p2p_perf", "dump_stats", "proxy_trace")
+from nixt_pipeline.inspector.envelopes import BODIES, Held, as_record, held_in, may_hold_record, values_in
+
 # How a line of ours can begin: v4.0 records and markers with a header, v4.3 and later also with a bare body.
 _RECORD_START = re.compile(rb'\{\s*"(?:header|metadata|coll_perf|p2p_perf|dump_stats|proxy_trace)"\s*:')
 # What such a beginning can also stand for: an object within a record. No record is known to hold one, forks may.
 _MAX_NESTED = 2
 # What stands between the elements of an array counts as blank.
 _PUNCTUATION = b" \t\r\n\v\f,[]"
-# Where log collectors (docker, journald, fluentd) put the line that they read.
-_ENVELOPES = ("log", "MESSAGE", "message")
+# A text in a text in a text: every wrapping doubles the backslashes, so that more than a few are nobody's.
+_MAX_WRAPPINGS = 8
 # Keys that only Inspector writes: whether a text without a single record is a damaged log or somebody else's file.
 _VOCABULARY = re.compile(
     rb'"(?:coll_perf|p2p_perf|dump_stats|proxy_trace|inspector_output_format_version'
-    rb'|(?:coll|p2p)_(?:sn|msg_size_bytes|exec_time_us|timing_source|algobw_gbs|busbw_gbs))"\s*:'
+    rb'|(?:coll|p2p)_(?:sn|msg_size_bytes|exec_time_us|timing_source|algobw_gbs|busbw_gbs))(?:\\+"|""?)\s*:'
 )
 # Strings are matched first, so that only a bare token outside strings is taken for a number.
 _NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:inf(?:inity)?|nan(?:\(\w{0,32}\))?)(?=[\s,}\]]|$)', re.IGNORECASE)
@@ -42,6 +44,7 @@ class Fragment(NamedTuple):
     value: dict[str, Any] | None
     reason: str = ""
     non_finite: tuple[str, ...] = ()  # how infinities and NaNs were spelled, in order; in `value` all are NaN
+    cut: Held | None = None  # the text of a record that was cut, for which the next line may have the rest
 
 
 def has_inspector_vocabulary(text: bytes) -> bool:
@@ -54,22 +57,68 @@ def is_foreign_line(text: bytes) -> bool:
     return _TAIL_HEADER.fullmatch(text) is not None
 
 
-def decode_line(data: bytes) -> Iterator[Fragment]:
+def decode_line(data: bytes, wrappings: int = 0) -> Iterator[Fragment]:
     """Cut a line into objects and the fragments between them. Blank parts are left out; positions are bytes of
-    `data`."""
+    `data`. `wrappings` counts the texts that it was taken out of."""
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        yield from _decode_carefully(data)
+        yield from _decode_carefully(data, wrappings)
         return
-    if isinstance(value, dict) and any(key in value for key in _BODIES):
-        yield from (Fragment(0, len(data), value),) if _is_exact(value) else _decode_carefully(data)
-    elif _RECORD_START.search(data, 1):
-        yield from _decode_carefully(data, within=True)
+    if isinstance(value, dict) and any(isinstance(value.get(key), dict) for key in BODIES):
+        yield from (Fragment(0, len(data), value),) if _is_exact(value) else _decode_carefully(data, wrappings)
+        return
+    held = _held_exactly(value, data) if may_hold_record(data) else []
+    several = len(held) > 1 or (held and isinstance(value, list))
+    if several and len(_RECORD_START.findall(data)) == len(held):
+        # Each stands there as it was written, so that its place is known.
+        yield from _decode_carefully(data, wrappings, within=True)
+    elif fragments := _out_of(held, len(data), wrappings):
+        yield from fragments
     elif isinstance(value, dict):
-        yield _in_envelope(value, len(data)) or Fragment(0, len(data), value)
+        yield Fragment(0, len(data), value)
     else:
         yield Fragment(0, len(data), None, "not a JSON object")
+
+
+def _held_exactly(value: object, data: bytes) -> list[Held]:
+    """What `value`, decoded from `data`, holds, with every digit of its numbers."""
+    held = list(held_in(value))
+    if all(one.record is None or _is_exact(one.record) for one in held):
+        return held
+    try:
+        return list(held_in(_DECODER.decode(data.decode("utf-8"))))
+    except RecursionError:
+        return held
+
+
+def _out_of(held: Iterable[Held], length: int, wrappings: int) -> list[Fragment]:
+    """What an envelope of `length` bytes holds: records, and texts of Inspector's that are none; each counts for its
+    share of the bytes."""
+    found = [fragment for one in held for fragment in _taken_out(one, wrappings)]
+    bounds = [length * number // len(found) for number in range(len(found) + 1)] if found else []
+    return [
+        fragment._replace(start=start, end=end) for fragment, (start, end) in zip(found, pairwise(bounds), strict=True)
+    ]
+
+
+def _taken_out(held: Held, wrappings: int) -> Iterator[Fragment]:
+    if held.record is not None:
+        yield Fragment(0, 0, held.record)
+        return
+    where = f"as text under `{held.path}`" if held.place else "as escaped text"
+    if wrappings == _MAX_WRAPPINGS:
+        yield Fragment(0, 0, None, f"more than {_MAX_WRAPPINGS} texts within one another, {where}")
+        return
+    line = held.text.strip().encode("utf-8", "replace")
+    for fragment in decode_line(line, wrappings + 1):
+        piece = line[fragment.start : fragment.end]
+        if fragment.value is not None and as_record(fragment.value) is not None:
+            yield fragment
+        elif fragment.value is not None or has_inspector_vocabulary(piece) or _RECORD_START.match(piece):
+            reason = fragment.reason or "an object with a word of Inspector's and no record"
+            cut = held if fragment.start == 0 and _RECORD_START.match(piece) and not wrappings else None
+            yield Fragment(0, 0, None, f"{reason}, {where}", cut=cut)
 
 
 def _is_exact(record: dict[str, Any]) -> bool:
@@ -82,20 +131,15 @@ def _is_exact(record: dict[str, Any]) -> bool:
     return True
 
 
-def _in_envelope(value: dict[str, Any], length: int) -> Fragment | None:
-    """The record that a log collector put as text into an object of its own, if it holds one and nothing else."""
-    for text in (value.get(key) for key in _ENVELOPES):
-        if isinstance(text, str) and _RECORD_START.search(line := text.strip().encode()):
-            fragments = list(decode_line(line))
-            if len(fragments) == 1 and fragments[0].value is not None:
-                return fragments[0]._replace(start=0, end=length)
-    return None
-
-
-def _decode_carefully(data: bytes, within: bool = False) -> Iterator[Fragment]:
+def _decode_carefully(data: bytes, wrappings: int, within: bool = False) -> Iterator[Fragment]:
     """Try an object at each place where a record can start, from the left; what lies between is a fragment with a
     reason. `within` looks for records in an array or object that begins the line."""
     starts = [match.start() for match in _RECORD_START.finditer(data)]
+    if not starts and may_hold_record(data):
+        values = values_in(data.decode("utf-8", "surrogateescape"))
+        if wrapped := _out_of(chain.from_iterable(map(held_in, values)), len(data), wrappings):
+            yield from wrapped
+            return
     if data.startswith(b"{") and 0 not in starts[:1]:
         starts.insert(0, 0)
     if within and 0 in starts[:1]:

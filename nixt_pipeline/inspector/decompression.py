@@ -13,6 +13,8 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 from isal import igzip_lib
 
+from nixt_pipeline.inspector.opening import open_regular
+
 # What is read at a time, and the most that is unfolded at a time: a small compressed block may unfold a thousandfold.
 # A chunk that stays in the processor's cache until it is decoded costs a tenth less than one of 4 MiB.
 _CHUNK_BYTES = 1 << 20
@@ -23,7 +25,10 @@ _FRAME_BYTES = 64 << 10
 # Chunks that are unfolded ahead of the one being decoded.
 _AHEAD = 3
 # xz -9 needs 65 MiB to unfold; a hostile file can ask for 4 GiB.
-_XZ_MEMORY_BYTES = 256 << 20
+XZ_MEMORY_BYTES = 256 << 20
+_ZSTD_FRAME = 0x28
+# Arrow's decoder takes zstd's own default, windows of 2^27 bytes.
+_ZSTD_WINDOW_BYTES = 1 << 27
 # A file with more damaged streams is read no further.
 _MAX_DAMAGED_STREAMS = 100
 _MAGIC = (
@@ -51,7 +56,7 @@ _STREAMS = {
         lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP),
     ),
     "bzip2": _Format(re.compile(rb"BZh[1-9]1AY&SY"), bz2.BZ2Decompressor),
-    "xz": _Format(re.compile(rb"\xfd7zXZ\x00"), lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES)),
+    "xz": _Format(re.compile(rb"\xfd7zXZ\x00"), lambda: lzma.LZMADecompressor(memlimit=XZ_MEMORY_BYTES)),
 }
 _LONGEST_BEGINNING = 10
 
@@ -86,7 +91,7 @@ class Content:
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield chunks of at most 1 MiB; decompression runs ahead in a thread."""
-        with self._path.open("rb") as file:
+        with open_regular(self._path) as file:
             compression = compression_of(file.read(8))
             if compression == "none":
                 yield from self._plain(file)
@@ -125,7 +130,7 @@ class Content:
         beginning, new = _STREAMS[compression]
         start: int | None = 0
         damaged = 0
-        with self._path.open("rb") as file:
+        with open_regular(self._path) as file:
             while start is not None and damaged <= _MAX_DAMAGED_STREAMS:
                 end, problem = yield from _stream(file, start, new, compression)
                 if problem:
@@ -148,7 +153,7 @@ class Content:
         """
         delivered, fine_from = 0, None
         for step in (_CHUNK_BYTES, 4096, 1):
-            with self._path.open("rb") as file:
+            with open_regular(self._path) as file:
                 stream = pa.CompressedInputStream(pa.PythonFile(_Trickle(file, fine_from), "r"), compression)
                 try:
                     skipped = 0
@@ -159,8 +164,34 @@ class Content:
                         yield chunk
                     return
                 except OSError as error:
+                    too_wide = _zstd_window_problem(self._path) if compression == "zstd" else None
+                    if too_wide is not None:
+                        self.problem = too_wide
+                        return
                     self.problem = f"truncated or corrupt {compression}: {error}"
                     fine_from = max(0, file.tell() - _FRAME_BYTES)
+
+
+def _zstd_window_problem(path: Path) -> str | None:
+    """Why a zstd file cannot be unfolded here although it is sound: it asks for more memory than is given; None for any
+    other. By the header of its first frame (RFC 8878, 3.1.1.1)."""
+    with open_regular(path) as file:
+        magic, descriptor, rest = file.read(4), file.read(1), file.read(12)
+    if compression_of(magic) != "zstd" or magic[0] != _ZSTD_FRAME or len(rest) < 12:
+        return None
+    if descriptor[0] >> 5 & 1:
+        # A single segment: the window is the content, whose size follows the dictionary's id.
+        start = (0, 1, 2, 4)[descriptor[0] & 3]
+        window = int.from_bytes(rest[start : start + (1, 2, 4, 8)[descriptor[0] >> 6]], "little")
+    else:
+        base = 1 << (10 + (rest[0] >> 3))
+        window = base + base // 8 * (rest[0] & 7)
+    if window <= _ZSTD_WINDOW_BYTES:
+        return None
+    return (
+        f"compressed with a window of {window / 2**20:,.0f} MiB, which is more than is unfolded here;"
+        f" unpack it with zstd -d --long={(window - 1).bit_length()}"
+    )
 
 
 class _Trickle:

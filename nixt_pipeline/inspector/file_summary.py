@@ -17,6 +17,8 @@ class FileSummary:
     path: str
     status: str = "read"
     problem: str | None = None
+    # Why the first line that is no record is none.
+    first_reason: str | None = None
     first_dump_us: int | None = None
     last_dump_us: int | None = None
     records_collective: int = 0
@@ -68,6 +70,7 @@ def settle(summary: FileSummary) -> FileSummary:
         summary.bytes_foreign = summary.bytes_read
         summary.bytes_rejected = summary.bytes_blank = 0
         summary.lines_rejected = summary.lines_foreign = 0
+        summary.problem = summary.problem or f"no record in it: {summary.first_reason or 'nothing of Inspector'}"
     return summary
 
 
@@ -83,6 +86,7 @@ def merge(slices: list[FileSummary]) -> FileSummary:
         for name in (column.name for column in fields(FileSummary) if column.name.startswith(_SUMS)):
             setattr(merged, name, getattr(merged, name) + getattr(piece, name))
         merged.problem = merged.problem or piece.problem
+        merged.first_reason = merged.first_reason or piece.first_reason
         merged.status = piece.status if piece.status == "unreadable" else merged.status
         merged.processes |= piece.processes
         merged.may_repeat |= piece.may_repeat

@@ -5,30 +5,28 @@ import codecs
 import hashlib
 import os
 import re
-import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import orjson
 import xxhash
 
 from nixt_pipeline.errors import NixtError
+from nixt_pipeline.inspector.decoder import has_inspector_vocabulary
 from nixt_pipeline.inspector.decompression import compression_of
+from nixt_pipeline.inspector.opening import open_regular, sparse
+from nixt_pipeline.inspector.set_aside import archive_reason, is_foreign_name, leftover_reason, unfolded_beginning
+from nixt_pipeline.inspector.walk import Found, walk_files
 
 # The plugin's own name, with what forks and compression append: <host>-pid<pid>[-<epoch>].log[.gz]
 _LOG_NAME = re.compile(r"(?P<host>.+)-pid(?P<pid>\d{1,18})(?:-\d+)?\.(?:log|jsonl?)(?:\.\w+)?", re.ASCII)
+_HOST = re.compile(rb'"hostname"\s*:\s*"([^"\\]{1,255})"')
+_PID = re.compile(rb'"pid"\s*:\s*(\d{1,19})')
 _TIMESTAMP = re.compile(rb'"dump_timestamp_us"\s*:\s*(\d{1,19})')
 # A verbose record of 64 channels has 14 kB, so this much of a file's end holds a whole one.
 _END_BYTES = 64 * 1024
-# Files that lie beside dumps and are certainly none; they are named but not read.
-_FOREIGN_NAME = re.compile(
-    r".+\.(?:bin|pt|pth|ckpt|safetensors|npy|npz|parquet|duckdb|db|sqlite|tar|tgz|zip|7z|so|py|pyc|sh|html|png|jpg|pdf"
-    r"|nsys-rep|qdrep|toml|ya?ml)",
-    re.IGNORECASE | re.DOTALL,
-)
+_BZIP2_BLOCK_BYTES = 1 << 20
 # How an object over several lines begins.
 _OPENING_LINE = re.compile(rb"^[ \t]*\{[ \t\r]*$", re.MULTILINE)
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -37,7 +35,8 @@ RUN_INFO_FILE = "run.json"
 
 @dataclass(frozen=True)
 class LogFile:
-    """One file below a run's directory. `unreadable` is None, or why it is not possible to read."""
+    """One file below a run's directory. `unreadable` is None, or why it is not possible to read. Host and pid are those
+    that its name tells, for an ignored file those of its first record."""
 
     path: str  # relative to the run's directory, with "/"; bytes that are not UTF-8 as \\xff
     size_bytes: int
@@ -50,10 +49,17 @@ class LogFile:
     last_dump_us: int | None
     foreign: bool = False
     unreadable: str | None = None
+    # Why it is left alone although it may hold records: a leftover, an archive.
+    ignored: str | None = None
     # Whether it can be decoded in slices: plain text in one-byte units whose lines say by themselves whose they are.
     splittable: bool = False
     # The bytes of a path that is not UTF-8, as hexadecimal digits.
     path_bytes: str | None = None
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it is to be decoded."""
+        return not self.foreign and self.unreadable is None and self.ignored is None
 
     @property
     def location(self) -> str:
@@ -86,60 +92,20 @@ class Inventory:
         return cls(content["run"], content["directory"], tuple(LogFile(**file) for file in content["files"]))
 
 
-class Found(NamedTuple):
-    """Something below a run's directory that is no directory, or one that cannot be listed."""
-
-    path: str  # relative to the run's directory, with "/"
-    entry: os.DirEntry[str]
-    problem: str | None  # why it cannot be read, if that shows without opening it
-
-
-def walk_files(directory: Path, left_out: tuple[Path, ...] = ()) -> Iterator[Found]:
-    """Everything below `directory` that is no directory, without what is hidden and the directories `left_out`.
-
-    Links are followed, but neither in circles nor to a directory that holds this one: other runs may be in it. What
-    cannot be looked at (no permission, a dangling link, a pipe) comes with its problem. Raises `OSError` only when
-    `directory` itself cannot be listed.
-    """
-    elsewhere = (path for path in (*directory.resolve().parents, *left_out) if path.exists())
-    seen = {(status.st_dev, status.st_ino) for status in (path.stat() for path in elsewhere)}
-    own = directory.stat()
-    seen.discard((own.st_dev, own.st_ino))
-    stack: list[tuple[Path, Found | None]] = [(directory, None)]
-    while stack:
-        current, found = stack.pop()
-        try:
-            status = current.stat()
-            if (status.st_dev, status.st_ino) in seen:
-                continue
-            seen.add((status.st_dev, status.st_ino))
-            with os.scandir(current) as entries:
-                listed = [entry for entry in entries if not entry.name.startswith(".")]
-        except OSError as error:
-            if found is None:
-                raise
-            yield found._replace(problem=error.strerror or str(error))
-            continue
-        for entry in listed:
-            name = f"{found.path}/{entry.name}" if found else entry.name
-            try:
-                if entry.is_dir():
-                    stack.append((Path(entry.path), Found(name, entry, None)))
-                else:
-                    yield Found(name, entry, None if entry.is_file() else "not a regular file")
-            except OSError as error:
-                yield Found(name, entry, error.strerror or str(error))
-
-
 class TooManyFilesError(NixtError, OSError):
     """The directory holds more files than the settings allow."""
 
 
 def take_inventory(
-    directory: Path, run: str, ignored: tuple[str, ...], max_files: int, left_out: tuple[Path, ...] = ()
+    directory: Path,
+    run: str,
+    markers: tuple[str, ...],
+    max_files: int,
+    left_out: tuple[Path, ...] = (),
+    root: Path | None = None,
 ) -> Inventory:
-    """List the files of the run in `directory`, leaving out `run.json`, the marker files named in `ignored` and the
-    directories `left_out`.
+    """List the files of the run in `directory`, leaving out `run.json`, the files named in `markers` and the
+    directories `left_out`; links are followed as far as they stay below `root`.
 
     Raises `OSError` when the directory itself cannot be listed, has a name that is not UTF-8, or holds more than
     `max_files`.
@@ -147,8 +113,8 @@ def take_inventory(
     location = str(directory.resolve())
     if _shown(location) != location:
         raise OSError(f"the name {_shown(location)} is not UTF-8; rename it")
-    names = {RUN_INFO_FILE, *ignored}
-    wanted = (found for found in walk_files(directory, left_out) if found.entry.name not in names)
+    names = {RUN_INFO_FILE, *markers}
+    wanted = (found for found in walk_files(directory, left_out, root) if found.entry.name not in names)
     found = list(islice(wanted, max_files + 1))
     if len(found) > max_files:
         raise TooManyFilesError(f"more than {max_files} files; raise NIXT_MAX_FILES if that is meant")
@@ -162,19 +128,26 @@ def _describe(found: Found) -> LogFile:
     path_bytes = None if shown == name else os.fsencode(name).hex()
     match = _LOG_NAME.fullmatch(_shown(entry.name))
     hostname, pid = (match["host"], int(match["pid"])) if match else (None, None)
-    foreign = _FOREIGN_NAME.fullmatch(entry.name) is not None
+    foreign, ignored = is_foreign_name(entry.name), leftover_reason(shown)
     if problem is not None:
-        return LogFile(shown, 0, 0, "", "none", hostname, pid, None, None, foreign, problem)
+        return LogFile(shown, 0, 0, "", "none", hostname, pid, None, None, foreign, problem, ignored)
     try:
-        status = entry.stat()
-        with Path(entry.path).open("rb") as file:
-            head = file.read(_END_BYTES)
+        with open_regular(Path(entry.path)) as file:
+            status = os.fstat(file.fileno())
+            problem = sparse(file)
+            head = file.read(min(_END_BYTES, status.st_size))
+            # Nothing of bzip2 unfolds before a block is complete.
+            beginning = head + file.read(_BZIP2_BLOCK_BYTES if head.startswith(b"BZh") else 0)
             file.seek(max(0, status.st_size - _END_BYTES))
-            tail = file.read(_END_BYTES)
+            tail = file.read(min(_END_BYTES, status.st_size))
     except OSError as error:
         return _describe(found._replace(problem=error.strerror or str(error)))
     compression = compression_of(head)
     digest = _fingerprint(head, tail, status.st_size)
+    if ignored is not None:
+        hostname, pid = _first_process(unfolded_beginning(beginning, compression, _END_BYTES))
+    elif (ignored := archive_reason(beginning, compression)) is not None:
+        hostname, pid = None, None
     first, last = _time_span(head, tail, compression)
     plain = compression == "none" and b"\0" not in head[:4] and not head.startswith(_UTF16_MARKS)
     splittable = plain and b'"dump_stats"' not in head
@@ -189,6 +162,8 @@ def _describe(found: Found) -> LogFile:
         first_dump_us=first,
         last_dump_us=last,
         foreign=foreign,
+        unreadable=problem,
+        ignored=ignored,
         splittable=splittable,
         path_bytes=path_bytes,
     )
@@ -216,7 +191,7 @@ def begins_with(path: Path, size_bytes: int, fingerprint: str) -> bool:
 
 def _ends(path: Path, size_bytes: int) -> tuple[bytes, bytes]:
     """What begins and ends the first `size_bytes` of a file."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         head = file.read(min(_END_BYTES, size_bytes))
         file.seek(max(0, size_bytes - _END_BYTES))
         return head, file.read(min(_END_BYTES, size_bytes))
@@ -229,14 +204,20 @@ def _fingerprint(head: bytes, tail: bytes, size_bytes: int) -> str:
     return digest.hexdigest()
 
 
+def _first_process(text: bytes) -> tuple[str | None, int | None]:
+    """Host and pid of a text that begins with a record."""
+    line = text.lstrip().partition(b"\n")[0]
+    host, pid = _HOST.search(line), _PID.search(line)
+    if not (has_inspector_vocabulary(line) and host and pid):
+        return None, None
+    return host[1].decode("utf-8", "replace"), _int64(pid[1])
+
+
 def _time_span(head: bytes, tail: bytes, compression: str) -> tuple[int | None, int | None]:
     """First and last record time as far as the ends of the file tell without reading it; of a gzip file only the
     first."""
     if compression == "gzip":
-        try:
-            head, tail = zlib.decompressobj(wbits=31).decompress(head, _END_BYTES), b""
-        except zlib.error:
-            return None, None
+        head, tail = unfolded_beginning(head, compression, _END_BYTES), b""
     first, last = _TIMESTAMP.search(head), _TIMESTAMP.findall(tail)
     return _int64(first[1] if first else None), _int64(last[-1] if last else None)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -10,6 +10,7 @@ from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.inspector.decoder import Fragment, decode_line, has_inspector_vocabulary, is_foreign_line
 from nixt_pipeline.inspector.decompression import WHOLE, Span
 from nixt_pipeline.inspector.file_summary import FileSummary
+from nixt_pipeline.inspector.pieces import PieceJoiner, Whole
 from nixt_pipeline.inspector.reader import Block, Line, LogReader
 from nixt_pipeline.inspector.records import ForeignError, RecordTyper, RejectedError, Row, Typed
 from nixt_pipeline.settings import Settings
@@ -75,12 +76,21 @@ def decode_file(
     return summary
 
 
+class _Stretch(NamedTuple):
+    """A stretch of a log: what stands there, where it begins, and for how many bytes it counts."""
+
+    data: bytes
+    offset: int
+    n_bytes: int
+
+
 class _Decoding:
     """The state of decoding one file."""
 
     def __init__(self, summary: FileSummary, typer: RecordTyper, sink: Sink, settings: Settings) -> None:
         self._summary, self._typer, self._sink, self._settings = summary, typer, sink, settings
         self._counters: dict[Row, tuple[int, int]] = {}
+        self._joiner = PieceJoiner(settings.max_line_bytes)
         self._held: list[Line] = []
         self._held_bytes = 0
         self._closing: tuple[bytes, bytes] = (b"}", b"},")
@@ -140,11 +150,13 @@ class _Decoding:
     def finish(self) -> None:
         """Hand over what was collected on the way."""
         self._flush()
+        self._joiner.finish()
+        self._flush_lost()
         summary = self._summary
         # The two paths watch sequence numbers apart, so a file in which both found operations may hold one twice.
         summary.may_repeat |= bool(summary.counters and self._counters)
         summary.counters |= self._counters
-        summary.stateful = self._typer.stateful
+        summary.stateful = self._typer.stateful or self._joiner.used
 
     def _flush(self) -> None:
         """Decode the held lines of a pretty-printed object that did not end one by one."""
@@ -159,36 +171,67 @@ class _Decoding:
             self._summary.bytes_blank += len(line.data)
             return
         if is_foreign_line(text):
-            self._refuse(line, line.data, "foreign", "separator written by tail or head")
+            stretch = _Stretch(line.data, line.offset, len(line.data))
+            self._refuse(line, stretch, "foreign", "separator written by tail or head")
             return
+        piece = self._joiner.take(line)
+        if piece is True:
+            self._flush_lost()
+            return
+        if piece:
+            self._take_whole(piece)
+            return
+        self._flush_lost()
         taken = 0
         for fragment in decode_line(text):
+            if fragment.cut is not None and (fragment.start, fragment.end) == (0, len(text)):
+                self._joiner.begin(line, fragment.cut)
+                return
             # The blanks around a fragment (line end, spaces between objects) count as its own.
             last = fragment.end == len(text)
             end = len(line.data) if last else len(line.data) - len(line.data.lstrip()) + fragment.end
-            self._fragment(line, fragment, line.data[taken:end], line.offset + taken)
+            self._fragment(line, fragment, _Stretch(line.data[taken:end], line.offset + taken, end - taken))
             taken = end
         self._summary.bytes_blank += len(line.data) - taken
 
-    def _fragment(self, line: Line, fragment: Fragment, data: bytes, offset: int) -> None:
+    def _take_whole(self, whole: Whole) -> None:
+        """Decode a record that was put together from several lines; all their bytes are its own."""
+        self._typer.stateful = True
+        first, n_bytes = whole.lines[0], sum(len(line.data) for line in whole.lines)
+        fragments = list(decode_line(whole.text.strip()))
+        if not fragments:
+            self._summary.bytes_blank += n_bytes
+        for number, fragment in enumerate(fragments):
+            share = n_bytes * (number + 1) // len(fragments) - n_bytes * number // len(fragments)
+            piece = whole.text.strip()[fragment.start : fragment.end]
+            self._fragment(first, fragment, _Stretch(piece, first.offset, share))
+
+    def _flush_lost(self) -> None:
+        """Account for the pieces of records that never became whole."""
+        for line in self._joiner.lost:
+            stretch = _Stretch(line.data, line.offset, len(line.data))
+            self._fragment(line, Fragment(0, 0, None, "a piece of a record, of which others are missing"), stretch)
+        self._joiner.lost.clear()
+
+    def _fragment(self, line: Line, fragment: Fragment, stretch: "_Stretch") -> None:
         if fragment.value is None:
-            self._typer.lost_line(data)
-            self._refuse(line, data, "rejected", fragment.reason, offset)
+            self._typer.lost_line(stretch.data)
+            self._refuse(line, stretch, "rejected", fragment.reason)
             return
         try:
-            typed = self._typer.type(fragment.value, len(data), offset, fragment.non_finite)
+            typed = self._typer.type(fragment.value, stretch.n_bytes, stretch.offset, fragment.non_finite)
         except RejectedError as error:
             self._summary.recognised = True
-            self._refuse(line, data, "rejected", str(error), offset)
+            self._refuse(line, stretch, "rejected", str(error))
         except ForeignError as error:
-            self._refuse(line, data, "foreign", str(error), offset)
+            self._refuse(line, stretch, "foreign", str(error))
         else:
-            self._store(typed, data)
+            self._store(typed, stretch.n_bytes)
 
-    def _store(self, typed: Typed, data: bytes) -> None:
+    def _store(self, typed: Typed, n_bytes: int) -> None:
         summary = self._summary
         self._sink.add(typed)
-        summary.bytes_stored += len(data)
+        summary.bytes_stored += n_bytes
         summary.processes.add(typed.process)
         if typed.event is None:
             summary.records_auxiliary += 1
@@ -217,17 +260,18 @@ class _Decoding:
             summary.first_dump_us = min(timestamp_us, summary.first_dump_us or timestamp_us)
             summary.last_dump_us = max(timestamp_us, summary.last_dump_us or timestamp_us)
 
-    def _refuse(self, line: Line, data: bytes, outcome: str, reason: str, offset: int | None = None) -> None:
-        summary = self._summary
+    def _refuse(self, line: Line, stretch: "_Stretch", outcome: str, reason: str) -> None:
+        summary, data = self._summary, stretch.data
         summary.recognised = summary.recognised or has_inspector_vocabulary(data)
         if outcome == "rejected":
             summary.lines_rejected += 1
-            summary.bytes_rejected += len(data)
+            summary.bytes_rejected += stretch.n_bytes
         else:
             summary.lines_foreign += 1
-            summary.bytes_foreign += len(data)
+            summary.bytes_foreign += stretch.n_bytes
+        summary.first_reason = summary.first_reason or reason
         if summary.lines_rejected + summary.lines_foreign <= MAX_REJECT_ROWS:
             sample = data[: 4 * _SAMPLE_CHARACTERS].decode("utf-8", "replace").strip()[:_SAMPLE_CHARACTERS]
-            at = line.offset if offset is None else offset
-            row = (summary.file_id, summary.path, at, line.number, len(data), outcome, reason, sample)
+            place = (stretch.offset, line.number, stretch.n_bytes)
+            row = (summary.file_id, summary.path, *place, outcome, reason, sample)
             self._sink.refuse(row)

@@ -28,7 +28,7 @@ _UNMARKED = (
     (b"{\x00\x00\x00", "utf-32-le"),
 )
 # Where a line that is too long is cut, if it holds records.
-_RECORD_STARTS = (b'{"header"', b'{"coll_perf"', b'{"p2p_perf"')
+_RECORD_STARTS = (b'{"header"', b'{"coll_perf"', b'{"p2p_perf"', b'"{\\"header\\"')
 
 
 class Line(NamedTuple):

@@ -12,24 +12,37 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nixt_pipeline.errors import NixtError
-from nixt_pipeline.inspector.inventory import RUN_INFO_FILE, walk_files
+from nixt_pipeline.inspector.inventory import RUN_INFO_FILE
+from nixt_pipeline.inspector.opening import FollowLinks, leads_out, link_root, open_regular
+from nixt_pipeline.inspector.set_aside import leftover_reason
 from nixt_pipeline.inspector.slurm import job_state
+from nixt_pipeline.inspector.walk import walk_files
 from nixt_pipeline.settings import Settings
 
 _DUMP_DIRECTORY = re.compile(r"nccl-inspector-(?P<job>.+)")
 _JOB_ID = re.compile(r"[1-9][0-9]*(?:[_+][0-9]+)?")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_RUN_ID = 120
+# Clocks of file servers are off by seconds; further ahead, a time says nothing.
+_CLOCK_AHEAD_S = 300.0
 # The sidecar is written by hand or by a launcher: some lines of names and numbers.
 _MAX_RUN_INFO_BYTES = 1 << 20
 _MAX_RUN_INFO_DEPTH = 20
+_UNKNOWN_KEYS = 20
+_UNKNOWN_KEY_CHARACTERS = 40
+# The first thing that goes wrong, and what to do about it.
+NO_RECORDS_HINT = (
+    "from NCCL 2.30 on the plugin writes nothing unless NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS is set"
+    " (to 500, for example) in the environment of the job's processes"
+)
 NOT_REACHED = "not reached within the time budget"
 
 
 class RunInfo(BaseModel):
-    """The optional sidecar `run.json` beside the logs. Unknown keys are kept and shown."""
+    """The optional sidecar `run.json` beside the logs. Of unknown keys only the names are kept: whatever JSON is put in
+    its place, its values are published nowhere."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="ignore")
 
     name: str | None = None
     model: str | None = None
@@ -86,21 +99,29 @@ def slurm_job_id(directory: Path) -> str | None:
     return match["job"] if match and _JOB_ID.fullmatch(match["job"]) else None
 
 
-def read_run_info(directory: Path) -> dict[str, object]:
-    """The content of `run.json`, or {}; what is wrong with an unusable one stands under the key `problem`."""
+def read_run_info(directory: Path, root: Path | None = None) -> dict[str, object]:
+    """The content of `run.json`, or {}; what is wrong with an unusable one stands under the key `problem`, the names of
+    keys that mean nothing here under `unknown_keys`. A link is followed as far as it stays below `root` (None: wherever
+    it leads)."""
     path = directory / RUN_INFO_FILE
     try:
+        if not os.path.lexists(path):
+            return {}
+        if (reason := leads_out(path, root)) is not None:
+            return {"problem": f"{path.name} is {reason}"}
         if not path.is_file():
-            # A pipe would be waited for without end.
-            return {"problem": f"{path.name} is no regular file"} if path.exists() else {}
-        with path.open("rb") as file:
+            return {"problem": f"{path.name} is no regular file"}
+        with open_regular(path.resolve(), follow=False) as file:
             text = file.read(_MAX_RUN_INFO_BYTES + 1)
         if len(text) > _MAX_RUN_INFO_BYTES:
             raise ValueError(f"larger than {_MAX_RUN_INFO_BYTES} bytes")
         content = orjson.loads(text.removeprefix(codecs.BOM_UTF8))
         if _is_deeper(content, _MAX_RUN_INFO_DEPTH):
             raise ValueError(f"nested deeper than {_MAX_RUN_INFO_DEPTH} levels")
-        return RunInfo.model_validate(content).model_dump(exclude_unset=True)
+        info = RunInfo.model_validate(content).model_dump(exclude_unset=True)
+        unknown = sorted(content.keys() - RunInfo.model_fields.keys())
+        names = [f"{name:.{_UNKNOWN_KEY_CHARACTERS}}" for name in unknown[:_UNKNOWN_KEYS]]
+        return info | ({"unknown_keys": names} if names else {})
     except (OSError, ValueError, ValidationError) as error:
         return {"problem": f"{path.name} is not usable: {str(error).splitlines()[0]}"}
 
@@ -111,7 +132,11 @@ def _is_deeper(value: object, levels: int) -> bool:
 
 
 def find_runs(
-    landing: Path, markers: tuple[str, ...] = ("_SUCCESS",), deadline: float | None = None, start: str = ""
+    landing: Path,
+    markers: tuple[str, ...] = ("_SUCCESS",),
+    deadline: float | None = None,
+    start: str = "",
+    follow_links: FollowLinks = "within",
 ) -> tuple[list[RunDirectory], dict[str, str]]:
     """The runs below `landing`, and why other directories were skipped (relative path -> reason).
 
@@ -119,8 +144,9 @@ def find_runs(
     in it that is named `nccl-inspector-*`, holds a `run.json` or a finished marker, is a run. Looking stops at
     `deadline` (of `time.monotonic`); what was not reached is skipped as `NOT_REACHED`. Looking begins with the name
     `start` and wraps around, so that a landing directory too large for one budget is seen whole over several calls.
-    Raises `LandingError`.
+    A dump directory without a log in it is skipped, too. Raises `LandingError`.
     """
+    root = link_root(landing, landing, follow_links)
     runs: list[RunDirectory] = []
     skipped: dict[str, str] = {}
     try:
@@ -134,10 +160,16 @@ def find_runs(
             skipped[name] = NOT_REACHED
             continue
         try:
+            if (reason := leads_out(landing / name, root)) is not None:
+                skipped[name] = reason
+                continue
             for directory in _run_roots(landing / name, markers):
-                found = _look_at(directory, directory.relative_to(landing).as_posix(), markers)
+                relative = directory.relative_to(landing).as_posix()
+                found = _look_at(directory, run_id(relative), markers, root)
                 if found.file_count:
                     runs.append(found)
+                elif _is_marked(directory, markers):
+                    skipped[relative] = f"holds no log: {NO_RECORDS_HINT}"
         except OSError as error:
             skipped[name] = f"cannot be read: {error.strerror or error}"
     return runs, skipped
@@ -145,7 +177,8 @@ def find_runs(
 
 def look_at_run(directory: Path, run: str, settings: Settings) -> RunDirectory:
     """The cheap facts of one run's directory. Raises `OSError` when it cannot be listed."""
-    return _look_at(directory, None, settings.finished_markers, run)
+    root = link_root(directory, settings.landing_dir, settings.follow_links)
+    return _look_at(directory, run, settings.finished_markers, root)
 
 
 def is_finished(directory: RunDirectory, settings: Settings, now: float) -> Finished:
@@ -199,21 +232,27 @@ def _is_marked(directory: Path, markers: tuple[str, ...]) -> bool:
     return any(os.path.exists(directory / name) for name in (RUN_INFO_FILE, *markers))  # noqa: PTH110 (no permission is no)
 
 
-def _look_at(directory: Path, relative: str | None, markers: tuple[str, ...], run: str | None = None) -> RunDirectory:
+def _look_at(directory: Path, identity: str, markers: tuple[str, ...], root: Path | None) -> RunDirectory:
     state, count, found = hashlib.blake2b(digest_size=8), 0, set()
-    newest = directory.stat().st_mtime
-    for path, entry, problem in sorted(walk_files(directory), key=lambda found: found.path):
+    changes_s = [directory.stat().st_mtime]
+    for path, entry, problem in sorted(walk_files(directory, root=root), key=lambda found: found.path):
+        if problem is None:
+            status = entry.stat()
+            # A copy keeps the old modification time while it is being written; its change time is fresh.
+            changes_s += [status.st_mtime, status.st_ctime]
+        if leftover_reason(path) is not None:
+            # A copy on its way keeps its run waiting; that is all it does.
+            continue
         if problem is not None:
             state.update(f"{path}\0{problem}\n".encode("utf-8", "surrogateescape"))
             continue
-        status = entry.stat()
-        # A copy keeps the old modification time while it is being written; its change time is fresh.
-        newest = max(newest, status.st_mtime, status.st_ctime)
         if entry.name in markers:
             found.add(entry.name)
             continue
         state.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
         count += 1
-    identity = run if run is not None else run_id(relative or directory.name)
-    # A file from the future (a host with a wrong clock) must not keep its run waiting for ever.
-    return RunDirectory(identity, directory, state.hexdigest(), min(newest, time.time()), count, frozenset(found))
+    # A file from the future (a host with a wrong clock) must not keep its run waiting for ever; one that is ahead by
+    # less is as good as fresh.
+    now = time.time()
+    newest = min(max((change for change in changes_s if change <= now + _CLOCK_AHEAD_S), default=0.0), now)
+    return RunDirectory(identity, directory, state.hexdigest(), newest, count, frozenset(found))

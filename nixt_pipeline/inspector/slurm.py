@@ -9,14 +9,15 @@ import subprocess
 from dataclasses import dataclass
 
 # After these a job writes nothing more.
-_ENDED = frozenset(
-    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED LAUNCH_FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED RECONFIG_FAIL"
-    " RECONFIG_FAILED REVOKED TIMEOUT".split()
-)
-_ACTIVE = frozenset(
-    "COMPLETING CONFIGURING EXPEDITING PENDING POWER_UP_NODE REQUEUE_FED REQUEUE_HOLD REQUEUED RESIZING RESV_DEL_HOLD"
-    " RUNNING SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED SUSPENDED UPDATE_DB".split()
-)
+_ENDED = frozenset((
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+    "PREEMPTED", "RECONFIG_FAIL", "RECONFIG_FAILED", "REVOKED", "TIMEOUT",
+))  # fmt: skip
+_ACTIVE = frozenset((
+    "COMPLETING", "CONFIGURING", "EXPEDITING", "PENDING", "POWER_UP_NODE", "REQUEUE_FED", "REQUEUE_HOLD", "REQUEUED",
+    "RESIZING", "RESV_DEL_HOLD", "RUNNING", "SIGNALING", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED", "SUSPENDED",
+    "UPDATE_DB",
+))  # fmt: skip
 # An earlier attempt of a job that has gone on since (`sacct --duplicates` prints one line for each).
 _REQUEUED = "REQUEUED"
 # A state as Slurm writes it, with a "+" where the column was too narrow for it (State has 10 characters by default).

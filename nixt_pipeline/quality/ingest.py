@@ -98,7 +98,7 @@ _COMMUNICATOR_KEY = ("incarnation", "id", "comm_name", "n_ranks", "nnodes")
 
 def judge_inventory(inventory: Inventory) -> Iterator[Verdict]:
     """Apply `INVENTORY_RULES`."""
-    logs = [file for file in inventory.files if not file.foreign]
+    logs = [file for file in inventory.files if not file.foreign and file.ignored is None]
     foreign = len(inventory.files) - len(logs)
     yield Verdict(
         HOLDS_LOGS.name,
@@ -159,7 +159,8 @@ def judge_validation(summary: IngestSummary, files: pa.Table, rejects: pa.Table)
         {"rejected_lines": summary.rejected_lines, "rejected_bytes": sizes["rejected"]},
         _rows(rejects.filter(is_rejected), ("path", "line", "reason", "sample")),
     )
-    damaged = [row for row in files.to_pylist() if row["problem"] or row["status"] in ("unreadable", "vanished")]
+    read = (row for row in files.to_pylist() if row["status"] not in ("foreign", "ignored"))
+    damaged = [row for row in read if row["problem"] or row["status"] in ("unreadable", "vanished")]
     yield Verdict(
         READ_TO_THE_END.name,
         not damaged,

@@ -9,10 +9,13 @@ import pyarrow as pa
 from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.inspector.file_summary import FileSummary
 from nixt_pipeline.inspector.inventory import LogFile
+from nixt_pipeline.inspector.set_aside import foreign_reason
 from nixt_pipeline.store.duplicates import Repeats
 
 # The status of an earlier version of a file that changed, kept for the records that only it had.
 SUPERSEDED = "superseded"
+# The status of a file that may hold records and is left alone: a leftover of a copy, an archive.
+IGNORED = "ignored"
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class FileAccount:
     may_repeat: bool = False
     reused: bool = False
     lines: int = 0
+    stateful: bool = False
 
     @property
     def records(self) -> int:
@@ -62,9 +66,28 @@ class FileAccount:
 
 
 def account_unread(number: int, file: LogFile) -> FileAccount:
-    """The account of a file that was not decoded: somebody else's by its name, or one that cannot be opened."""
-    status = "unreadable" if file.unreadable else "foreign"
-    return replace(_facts(number, file, status), problem=file.unreadable)
+    """The account of a file that was not decoded, with the reason: a leftover or an archive, one that cannot be opened,
+    or somebody else's by its name."""
+    if file.ignored is not None:
+        return replace(_facts(number, file, IGNORED), problem=file.ignored)
+    if file.unreadable is not None:
+        return replace(_facts(number, file, "unreadable"), problem=file.unreadable)
+    return replace(_facts(number, file, "foreign"), problem=foreign_reason(file.path))
+
+
+def with_only_copies(accounts: list[FileAccount]) -> list[FileAccount]:
+    """The same accounts; of an ignored file that begins with a record of a process of which there are no other records,
+    the reason says so."""
+    known = {process for account in accounts for process in account.processes}
+
+    def told(account: FileAccount) -> FileAccount:
+        process = (account.hostname, account.pid)
+        if account.status != IGNORED or None in process or process in known:
+            return account
+        only = f"begins with a record of {account.hostname}, pid {account.pid}, of which no other file has any"
+        return replace(account, problem=f"{account.problem}; {only}: finish the copy or rename it, then ingest again")
+
+    return [told(account) for account in accounts]
 
 
 def account_decoded(file: LogFile, summary: FileSummary) -> FileAccount:
@@ -191,7 +214,7 @@ def summarise(
     def total(name: str) -> int:
         return sum(getattr(account, name) for account in accounts)
 
-    statuses = ("empty", "foreign", "duplicate", "unreadable", "vanished", SUPERSEDED)
+    statuses = ("empty", "foreign", "duplicate", "unreadable", IGNORED, "vanished", SUPERSEDED)
     files = {
         "read": sum(account.status == "read" and not account.reused for account in accounts),
         "unchanged": sum(account.status == "read" and account.reused for account in accounts),

@@ -18,13 +18,15 @@ import pyarrow.parquet as pq
 
 from nixt_pipeline.inspector import inventory as discovery
 from nixt_pipeline.inspector.inventory import Inventory, LogFile
+from nixt_pipeline.inspector.opening import link_root
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
+from nixt_pipeline.store.accounts import IGNORED
 from nixt_pipeline.store.manifest import UnknownRunError, read_manifest
 
 log = logging.getLogger(__name__)
 
-_NO_LOGS = ["foreign", "empty", "unreadable"]
+_NO_LOGS = ["foreign", "empty", "unreadable", IGNORED]
 # Digits of the hash that tells runs of one name apart; more of them where that is taken as well.
 _DIGITS = (4, 8, 16)
 
@@ -84,7 +86,8 @@ def run_of(directory: Path, name: str, settings: Settings) -> str:
     if not layout.store_dir(settings, name).exists():
         return name
     own = (settings.data_dir, settings.reports_dir)
-    here = discovery.take_inventory(directory, name, settings.finished_markers, settings.max_files, own)
+    root = link_root(directory, settings.landing_dir, settings.follow_links)
+    here = discovery.take_inventory(directory, name, settings.finished_markers, settings.max_files, own, root)
     known = [_known(run, settings) for run in _runs_named(name, settings)]
     same = [run for run in known if run.shares_files(here)] or [run for run in known if run.is_continued(here)]
     taken = {run.run: run for run in known if run.files}
@@ -136,7 +139,7 @@ def _known(run: str, settings: Settings) -> _Known:
 
 
 def _logs(inventory: Inventory) -> list[LogFile]:
-    return [file for file in inventory.files if file.size_bytes and not file.foreign and not file.unreadable]
+    return [file for file in inventory.files if file.size_bytes and file.is_log]
 
 
 def _grew(directory: Path, file: LogFile, before: _File) -> bool:

@@ -25,6 +25,7 @@ from filelock import FileLock, Timeout
 
 from nixt_pipeline.inspector import inventory as discovery
 from nixt_pipeline.inspector.inventory import Inventory
+from nixt_pipeline.inspector.opening import link_root
 from nixt_pipeline.inspector.runs import read_run_info
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import accounts as books
@@ -76,7 +77,8 @@ def take_inventory(directory: Path, run: str, settings: Settings) -> Inventory:
     directory."""
     try:
         own = (settings.data_dir, settings.reports_dir)
-        inventory = discovery.take_inventory(directory, run, settings.finished_markers, settings.max_files, own)
+        root = link_root(directory, settings.landing_dir, settings.follow_links)
+        inventory = discovery.take_inventory(directory, run, settings.finished_markers, settings.max_files, own, root)
     except OSError as error:
         raise IngestError(f"cannot list {directory}: {error.strerror or error}") from error
     path = layout.store_dir(settings, run) / layout.INVENTORY
@@ -153,7 +155,10 @@ def publish_run(run: str, settings: Settings) -> Manifest:
             generation=generation.name,
             fingerprint=inventory.fingerprint,
             ingested_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            run_info=read_run_info(Path(inventory.directory)),
+            run_info=read_run_info(
+                Path(inventory.directory),
+                link_root(Path(inventory.directory), settings.landing_dir, settings.follow_links),
+            ),
             **summary,
         )
         write_manifest(manifest, settings)
@@ -186,9 +191,7 @@ def _validate(
     kept = {account.file_id for account in plan.kept} | plan.grew.keys()
     parts = takeover.take_over_parts(old, generation, kept, before.parts) if old and before else {}
     readable = _readable(plan)
-    accounts = plan.kept + [
-        books.account_unread(p.file_id, p.file) for p in plan.to_read if p.file.foreign or p.file.unreadable
-    ]
+    accounts = plan.kept + [books.account_unread(p.file_id, p.file) for p in plan.to_read if not p.file.is_log]
     decoded = fan_out.decode_files(inventory.directory, readable, generation, settings, progress, executor)
     parts |= {part: sorted(files) for part, files in decoded.lines_before.items()}
     files = {piece.file_id: piece.file for piece in readable}
@@ -198,7 +201,7 @@ def _validate(
             accounts.append(books.account_decoded(file, summary))
         else:
             accounts.append(books.account_grown(before_growth, file, summary))
-    accounts, copies = _without_duplicates(accounts, parts, generation, settings)
+    accounts, copies = _without_duplicates(books.with_only_copies(accounts), parts, generation, settings)
     parts = {part: [number for number in numbers if number not in copies] for part, numbers in parts.items()}
     parts = compact(generation, parts)
     # A copy's lines are those of its original, and somebody else's file counts as one thing. Of an earlier version of a
@@ -226,7 +229,7 @@ def _plan(inventory: Inventory, settings: Settings) -> tuple[takeover.Plan, Path
 
 
 def _readable(plan: takeover.Plan) -> list[Piece]:
-    return [piece for piece in plan.to_read if not piece.file.foreign and not piece.file.unreadable]
+    return [piece for piece in plan.to_read if piece.file.is_log]
 
 
 def _clear(generation: Path) -> None:

@@ -23,7 +23,7 @@ def run_directory(run: str, settings: Settings) -> Path:
     if (landing / below).is_dir() and run_id(below) == run:
         return landing / below
     try:
-        directories = find_runs(landing, settings.finished_markers)[0]
+        directories = find_runs(landing, settings.finished_markers, follow_links=settings.follow_links)[0]
     except LandingError:
         directories = []  # a run can come from elsewhere: the manifest tells
     for directory in directories:

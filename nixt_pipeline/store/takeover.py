@@ -86,9 +86,8 @@ def _unchanged(account: FileAccount, file: LogFile) -> bool:
 
 def _grew(account: FileAccount, file: LogFile, directory: Path) -> bool:
     """Whether decoding can go on where it ended: a plain file without markers, the same as before up to its old end."""
-    plain = (
-        account.status == "read" and file.splittable and not account.records_auxiliary and not account.records_duplicate
-    )
+    plain = account.status == "read" and file.splittable and not account.stateful
+    plain = plain and not account.records_auxiliary and not account.records_duplicate
     longer = account.compression == "none" and file.size_bytes > account.size_bytes
     try:
         return plain and longer and grew(directory / file.location, account.size_bytes, account.fingerprint)

@@ -1,9 +1,18 @@
+import bz2
 import gzip
 import json
+import lzma
 import os
+import tarfile
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
+
 from nixt_pipeline.inspector.inventory import Inventory, grew, take_inventory
+from nixt_pipeline.inspector.opening import open_regular
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 
 
@@ -35,13 +44,120 @@ def test_names_of_forks_and_compressed_files_tell_host_and_pid(tmp_path: Path) -
     }
 
 
-def test_sidecars_markers_and_hidden_files_are_no_logs_and_binaries_are_foreign(tmp_path: Path) -> None:
-    for name in ("run.json", "_SUCCESS", ".hidden.log", "model.pt", "a.log"):
+def test_sidecars_and_markers_are_no_files_of_the_run_and_binaries_are_foreign(tmp_path: Path) -> None:
+    for name in ("run.json", "_SUCCESS", "model.pt", "a.log"):
         (tmp_path / name).touch()
     assert [(file.path, file.foreign) for file in take_inventory(tmp_path, "r", ("_SUCCESS",), 100).files] == [
         ("a.log", False),
         ("model.pt", True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        (".node-01-pid1.log.Xa3f9Q", "a hidden file, as rsync writes while it copies"),
+        (".rsync-partial/node-01-pid1.log", "in the hidden folder .rsync-partial"),
+        ("n1/.cache/x", "in the hidden folder .cache"),
+        (".hidden.log", "a hidden file"),
+        (".node-01-pid1.log.swp", "an editor's swap file"),
+        ("node-01-pid1.log~", "an editor's copy"),
+        ("node-01-pid1.log.part", "an unfinished copy"),
+        (".nfs000000000a1b2c3d00000004", None),
+        ("node-01-pid1.log", None),
+    ],
+)
+def test_leftovers_are_listed_with_the_reason_why_they_are_not_read(
+    tmp_path: Path, path: str, reason: str | None
+) -> None:
+    write_log(tmp_path / path, collective(host="node-07", pid=7))
+    (file,) = take_inventory(tmp_path, "r", (), 100).files
+    assert (file.path, file.ignored, file.is_log) == (path, reason, reason is None)
+    if reason:
+        assert (file.hostname, file.pid) == ("node-07", 7)
+
+
+def test_of_a_folder_of_snapshots_only_the_folder_is_named(tmp_path: Path) -> None:
+    write_log(tmp_path / ".snapshot" / "hourly" / "node-01-pid1.log", collective())
+    assert [(file.path, file.is_log) for file in take_inventory(tmp_path, "r", (), 100).files] == [(".snapshot", False)]
+
+
+def archived(directory: Path, name: str, mode: str) -> None:
+    log = write_log(directory.parent / "node-01-pid1.log", collective())
+    if mode == "zip":
+        with zipfile.ZipFile(directory / name, "w") as target:
+            target.write(log, "logs/node-01-pid1.log")
+        return
+    plain = directory.parent / "plain.tar"
+    with tarfile.open(plain, "w") as target:
+        target.add(log, "logs/node-01-pid1.log")
+    pack: dict[str, Callable[[bytes], bytes]] = {
+        "tar": bytes,
+        "gzip": gzip.compress,
+        "bzip2": bz2.compress,
+        "xz": lzma.compress,
+        "zstd": lambda text: bytes(pa.compress(text, codec="zstd", asbytes=True)),
+    }
+    (directory / name).write_bytes(pack[mode](plain.read_bytes()))
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "kind"),
+    [
+        ("a.tar", "tar", "tar"),
+        ("a.tgz", "gzip", "tar, gzip"),
+        ("a.tar.gz", "gzip", "tar, gzip"),
+        ("a.tar.bz2", "bzip2", "tar, bzip2"),
+        ("a.tar.xz", "xz", "tar, xz"),
+        ("a.tar.zst", "zstd", "tar, zstd"),
+        ("a.zip", "zip", "zip"),
+        ("node-01-pid1.log", "gzip", "tar, gzip"),  # whatever the name says
+    ],
+)
+def test_an_archive_is_left_alone_with_a_reason_whatever_its_kind(
+    tmp_path: Path, name: str, mode: str, kind: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    archived(tmp_path / "in", name, mode)
+    (file,) = take_inventory(tmp_path / "in", "r", (), 100).files
+    assert file.ignored == f"an archive ({kind}): unpack it to have the logs in it read"
+
+
+def test_a_compressed_log_is_no_archive_even_if_its_name_says_so(tmp_path: Path) -> None:
+    (tmp_path / "h-pid8.tar.gz").write_bytes(gzip.compress(collective().encode()))
+    (file,) = take_inventory(tmp_path, "r", (), 100).files
+    assert file.is_log
+
+
+def test_files_that_block_or_never_end_are_named_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a.log").symlink_to("/proc/self/status")
+    with (tmp_path / "b.log").open("wb") as file:
+        file.truncate(8 << 40)
+    os.mkfifo(tmp_path / "c.log")
+    problems = {file.path: file.unreadable for file in take_inventory(tmp_path, "r", (), 100).files}
+    assert problems["a.log"] == "a view of the kernel, not a file"
+    assert str(problems["b.log"]).startswith("sparse: 8,796,093,022,208 of its 8,796,093,022,208 bytes are holes")
+    assert problems["c.log"] == "not a regular file"
+    with pytest.raises(OSError, match="not a regular file"):
+        open_regular(tmp_path / "c.log")
+
+
+def test_a_link_out_of_the_directory_is_named_and_not_followed(tmp_path: Path) -> None:
+    write_log(tmp_path / "other" / "b-pid1.log", collective())
+    write_log(tmp_path / "run" / "a-pid1.log", collective())
+    (tmp_path / "run" / "file-pid2.log").symlink_to(tmp_path / "other" / "b-pid1.log")
+    (tmp_path / "run" / "folder").symlink_to(tmp_path / "other")
+    (tmp_path / "run" / "inside-pid3.log").symlink_to("a-pid1.log")
+    files = take_inventory(tmp_path / "run", "r", (), 100, root=tmp_path / "run").files
+    assert {file.path: file.is_log for file in files} == {
+        "a-pid1.log": True,
+        "file-pid2.log": False,
+        "folder": False,
+        "inside-pid3.log": True,
+    }
+    assert {file.unreadable for file in files if not file.is_log} == {
+        "a link out of the directory; it is followed with NIXT_FOLLOW_LINKS=anywhere"
+    }
 
 
 def test_the_fingerprint_follows_content_and_the_inventory_survives_json(tmp_path: Path) -> None:

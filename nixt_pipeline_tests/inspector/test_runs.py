@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nixt_pipeline.inspector.opening import link_root
 from nixt_pipeline.inspector.runs import (
     LandingError,
     RunDirectory,
@@ -125,12 +126,55 @@ def test_a_scheduler_that_does_not_answer_leaves_it_to_the_quiet_period(tmp_path
     assert "no-such-command cannot be started" in verdict.reason
 
 
-def test_a_file_from_the_future_keeps_its_run_waiting_no_longer_than_others(tmp_path: Path, settings: Settings) -> None:
+def test_a_file_from_the_future_keeps_its_run_waiting_no_longer_than_others(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log_in(tmp_path / "job")
     in_2100_s = 4_102_444_800.0
     os.utime(tmp_path / "job" / "node-01-pid1.log", (in_2100_s, in_2100_s))
-    found = look_at_run(tmp_path / "job", "job", settings)
-    assert is_finished(found, settings, time.time() + settings.quiet_period_s + 1).finished
+    later_s = time.time() + settings.quiet_period_s + 1
+    monkeypatch.setattr("nixt_pipeline.inspector.runs.time.time", lambda: later_s)
+    assert is_finished(look_at_run(tmp_path / "job", "job", settings), settings, later_s).finished
+
+
+def test_what_is_being_copied_keeps_its_run_waiting(tmp_path: Path, settings: Settings) -> None:
+    log_in(tmp_path / "job")
+    before = look_at_run(tmp_path / "job", "job", settings)
+    (tmp_path / "job" / ".node-02-pid1.log.Xa3f9Q").write_text("{")
+    in_2001_s = 1_000_000_000.0
+    os.utime(tmp_path / "job", (in_2001_s, in_2001_s))
+    during = look_at_run(tmp_path / "job", "job", settings)
+    assert during.newest_change_s > before.newest_change_s
+    assert (during.fingerprint, during.file_count) == (before.fingerprint, 1)
+
+
+def test_links_out_of_the_landing_directory_are_followed_only_where_a_setting_says_so(
+    tmp_path: Path, settings: Settings
+) -> None:
+    log_in(tmp_path / "elsewhere")
+    landing = settings.landing_dir
+    log_in(landing / "job")
+    (landing / "out").symlink_to(tmp_path / "elsewhere")
+    (landing / "same").symlink_to(landing / "job")
+    (landing / "job" / "run.json").symlink_to(tmp_path / "secret.json")
+    (tmp_path / "secret.json").write_text('{"name": "x", "token": "s3cret"}')
+    runs, skipped = find_runs(landing)
+    assert {run.run for run in runs} == {"job", "same"}
+    assert "NIXT_FOLLOW_LINKS=anywhere" in skipped["out"]
+    root = link_root(landing / "job", landing, "within")
+    assert "a link out of the directory" in str(read_run_info(landing / "job", root)["problem"])
+    assert {run.run for run in find_runs(landing, follow_links="anywhere")[0]} == {"job", "out", "same"}
+    info = read_run_info(landing / "job", link_root(landing / "job", landing, "anywhere"))
+    assert info == {"name": "x", "unknown_keys": ["token"]}
+
+
+@pytest.mark.parametrize("name", ["nccl-inspector-7", "job"])
+def test_a_dump_directory_without_a_log_says_what_to_set(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "_SUCCESS").touch()
+    runs, skipped = find_runs(tmp_path)
+    assert runs == []
+    assert "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS" in skipped[name]
 
 
 def test_a_copy_that_keeps_old_times_still_counts_as_changed(tmp_path: Path, settings: Settings) -> None:
@@ -151,7 +195,7 @@ def test_slurm_job_ids_come_from_the_plugins_directory_name() -> None:
 def test_run_json_is_read_and_a_broken_one_is_reported(tmp_path: Path) -> None:
     assert read_run_info(tmp_path) == {}
     (tmp_path / "run.json").write_text(json.dumps({"name": "x", "gpus": 8, "owner": "me"}))
-    assert read_run_info(tmp_path) == {"name": "x", "gpus": 8, "owner": "me"}
+    assert read_run_info(tmp_path) == {"name": "x", "gpus": 8, "unknown_keys": ["owner"]}
     for broken in ("{", '{"gpus": "many"}', "[]"):
         (tmp_path / "run.json").write_text(broken)
         assert "not usable" in str(read_run_info(tmp_path)["problem"])

@@ -51,7 +51,7 @@ def test_a_directory_becomes_a_published_run(tmp_path: Path, settings: Settings)
         "run": "run",
         "incarnations": 1,
         "files": {
-            **{"read": 1, "unchanged": 0, "empty": 0, "foreign": 0, "duplicate": 0, "unreadable": 0},
+            **{"read": 1, "unchanged": 0, "empty": 0, "foreign": 0, "duplicate": 0, "unreadable": 0, "ignored": 0},
             **{"vanished": 0, "superseded": 0},
         },
         "records": {"stored": 4, "collective": 3, "p2p": 1, "duplicate": 0},

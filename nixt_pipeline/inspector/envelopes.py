@@ -1,0 +1,192 @@
+"""What log collectors and log stores make of a record: where in a JSON value, or in a text, it still stands.
+
+No list of collectors: a record is found as an object under any key at any depth, as flat keys (`header.id`), as text
+in a string (escaped as often as it was wrapped), as an array of byte values, or as Base64.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import orjson
+
+BODIES = ("coll_perf", "p2p_perf", "dump_stats", "proxy_trace")
+_SECTIONS = ("header", "metadata", *BODIES)
+_NAMES = "|".join(BODIES)
+# A text that may hold a record, or begins like one that was cut.
+_TEXT_OF_INTEREST = re.compile(rf"{_NAMES}|^\s*\{{\s*\"(?:header|metadata)\"\s*:")
+# What such a text looks like in the bytes of a line, whatever it is wrapped in: as text, as byte values, as Base64.
+_MAY_HOLD = re.compile(
+    rf"{_NAMES}|\"\"?(?:header|metadata)\\*\"|\[\s*\d{{1,3}}\s*,\s*\d{{1,3}}\s*,\s*\d{{1,3}}\s*,|\"eyJ".encode()
+)
+# `prefix.coll_perf.coll_sn`, with the separators of Elasticsearch, jq, Loki (`_`) and others.
+_FLAT_BODY = re.compile(rf"(?P<prefix>.*?)(?:{_NAMES})(?P<separator>[._:/])\w.*", re.DOTALL)
+# A record that stands escaped in a text that is no JSON: with backslashes, or with quotes doubled (CSV).
+_ESCAPED_START = re.compile(rf'\{{\s*(?P<quote>\\+"|"")(?:{"|".join(_SECTIONS)})(?P=quote)\s*:')
+# What is left of the string in which it stands, up to its closing quote.
+_CSV_REST = re.compile(r'(?:[^"]++|"")*+')
+_STRING_REST = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_BASE64_OBJECT = "eyJ"
+_MIN_BYTE_VALUES = 40
+_DECODER = json.JSONDecoder(strict=False)
+
+
+class Held(NamedTuple):
+    """Where something of Inspector's stands in a JSON value: `place` are its keys, innermost first, each with what
+    holds it. It is a record as an object, or a text."""
+
+    place: "Place"
+    record: dict[str, Any] | None
+    text: str = ""
+
+    @property
+    def path(self) -> str:
+        """The keys from the outside in, joined by dots; arrays do not show."""
+        return ".".join(keys(self.place))
+
+
+Place = tuple[Any, str] | None
+
+
+def keys(place: Place) -> list[str]:
+    """The keys of a place, from the outside in."""
+    found: list[str] = []
+    while place is not None:
+        place, key = place
+        found.append(key)
+    return found[::-1]
+
+
+def may_hold_record(data: bytes) -> bool:
+    """Whether a line can hold a record in any of the forms that `held_in` finds; quick, and rarely true without one."""
+    return _MAY_HOLD.search(data) is not None
+
+
+def held_in(value: object) -> Iterator[Held]:
+    """All records and texts of interest in a JSON value, in the order in which they stand; takes as long as the value
+    is large."""
+    stack: list[tuple[Place, object]] = [(None, value)]
+    while stack:
+        place, node = stack.pop()
+        if isinstance(node, dict):
+            record = as_record(node)
+            if record is not None:
+                yield Held(place, record)
+                continue
+            stack += [((place, str(key)), child) for key, child in reversed(node.items())]
+        elif isinstance(node, list):
+            text = _from_byte_values(node)
+            if text is not None:
+                yield Held(place, None, text)
+                continue
+            stack += [(place, child) for child in reversed(node) if isinstance(child, dict | list | str)]
+        elif isinstance(node, str):
+            text = _from_base64(node) if node.startswith(_BASE64_OBJECT) else node
+            if _TEXT_OF_INTEREST.search(text):
+                yield Held(place, None, text)
+
+
+def as_record(node: dict[str, Any]) -> dict[str, Any] | None:
+    """The record that an object is: itself, or made of its flat keys or of sections that are texts; None if none."""
+    for body in BODIES:
+        if body in node:
+            if isinstance(node[body], dict):
+                return node
+            return _with_parsed_sections(node) if isinstance(node[body], str) else None
+    flat = next(
+        filter(None, (_FLAT_BODY.fullmatch(key) for key in node if "_perf" in key or "dump_stats" in key)), None
+    )
+    return None if flat is None else _unflattened(node, flat["prefix"], flat["separator"])
+
+
+def _with_parsed_sections(node: dict[str, Any]) -> dict[str, Any] | None:
+    record = dict(node)
+    for section in _SECTIONS:
+        if isinstance(text := node.get(section), str):
+            try:
+                record[section] = orjson.loads(text)
+            except orjson.JSONDecodeError:
+                return None
+    return record if any(isinstance(record.get(body), dict) for body in BODIES) else None
+
+
+def _unflattened(node: dict[str, Any], prefix: str, separator: str) -> dict[str, Any]:
+    """Flat keys as sections of keys; what belongs to no section stays as it is. Search results hold arrays of one."""
+    record: dict[str, Any] = {}
+    for key, value in node.items():
+        section = next((name for name in _SECTIONS if key.startswith(f"{prefix}{name}{separator}")), None)
+        if section is None:
+            record[key] = value
+            continue
+        rest = key[len(prefix) + len(section) + len(separator) :]
+        *outer, last = [rest] if separator == "_" else rest.split(separator)
+        target = record.setdefault(section, {})
+        for name in outer:
+            inner = target.setdefault(name, {})
+            target = inner if isinstance(inner, dict) else target
+        target[last] = value[0] if isinstance(value, list) and len(value) == 1 else value
+    return record
+
+
+def _from_byte_values(node: list[Any]) -> str | None:
+    """The text whose bytes stand in an array, as journald writes what is not plain text."""
+    if len(node) < _MIN_BYTE_VALUES or not isinstance(node[0], int):
+        return None
+    try:
+        text = bytes(node).decode("utf-8", "replace")
+    except (TypeError, ValueError):
+        return None
+    return text if _TEXT_OF_INTEREST.search(text) else None
+
+
+def _from_base64(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        return text
+
+
+# Beginnings of objects and arrays in one line that turn out to be none; each may cost as much as the line is long.
+_MAX_FAILURES = 16
+_OPENING = re.compile(r"[\[{]")
+
+
+def values_in(text: str) -> Iterator[object]:
+    """The JSON values in a text that is none itself, and the texts that stand escaped between them, in order.
+
+    Behind the prefix of a collector, in CSV, logfmt, or what Ruby and Go print.
+    """
+    position = gap = failures = 0
+    while failures < _MAX_FAILURES and (opening := _OPENING.search(text, position)):
+        try:
+            value, end = _DECODER.raw_decode(text, opening.start())
+        except (ValueError, RecursionError):
+            failures += 1
+            position = opening.end()
+            continue
+        if isinstance(value, dict) or value:
+            yield from _escaped_in(text, gap, opening.start())
+            yield value
+            gap = end
+        position = end
+    yield from _escaped_in(text, gap, len(text))
+
+
+def _escaped_in(text: str, start: int, end: int) -> Iterator[str]:
+    """The texts between two positions that begin as an escaped record, each up to the end of the string it is in."""
+    while match := _ESCAPED_START.search(text, start, end):
+        csv = match["quote"] == '""'
+        rest = (_CSV_REST if csv else _STRING_REST).match(text, match.start(), end)
+        inner = rest.group() if rest else ""
+        start = match.start() + max(len(inner), 1)
+        if csv:
+            yield inner.replace('""', '"')
+            continue
+        try:
+            yield _DECODER.decode(f'"{inner}"')
+        except ValueError:
+            # Escaped in another language's way.
+            yield inner.replace('\\"', '"')

@@ -1,0 +1,88 @@
+"""What of a run's directory did not become records, and why: the words that `nixt ingest` ends with."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow.parquet as pq
+
+from nixt_pipeline.inspector.runs import NO_RECORDS_HINT
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store.accounts import IGNORED
+from nixt_pipeline.store.manifest import Manifest, read_manifest
+
+_MOST_REASONS = 5
+_SAMPLE_CHARACTERS = 100
+_REFUSED = """
+SELECT reason, count(*) AS lines, arg_min((path, line, sample), (path, line)) AS first
+FROM read_parquet($path)
+GROUP BY reason
+ORDER BY lines DESC, reason
+LIMIT $most
+"""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why something was not read: how much of it (`count` files or lines), and the first of them."""
+
+    words: str
+    unit: str
+    count: int
+    example: str
+
+    def __str__(self) -> str:
+        return f"{self.count:,} {self.unit}{'' if self.count == 1 else 's'}: {self.words} ({self.example})"
+
+
+def reasons(run: str, settings: Settings) -> list[Reason]:
+    """The most frequent reasons, first for whole files, then for lines of files that were read. Raises
+    `UnknownRunError`."""
+    manifest = read_manifest(settings, run)
+    generation = manifest.directory(settings)
+    paths: dict[str, list[str]] = defaultdict(list)
+    for file in pq.read_table(generation / "files.parquet", columns=["path", "status", "problem"]).to_pylist():
+        if file["status"] == "empty":
+            paths["empty"].append(file["path"])
+        elif file["problem"] is not None:
+            paths[file["problem"]].append(file["path"])
+    by_file = [Reason(words, "file", len(found), found[0]) for words, found in paths.items()]
+    by_file.sort(key=lambda reason: -reason.count)
+    with duckdb.connect() as con:
+        parameters = {"path": str(generation / "rejects.parquet"), "most": _MOST_REASONS}
+        refused = con.execute(_REFUSED, parameters).fetchall()
+    by_line = [
+        Reason(words, "line", count, f"{path}:{line}: {sample[:_SAMPLE_CHARACTERS]}")
+        for words, count, (path, line, sample) in refused
+    ]
+    return by_file[:_MOST_REASONS] + by_line
+
+
+def set_aside(run: str, settings: Settings) -> list[str]:
+    """The files that may hold records and were left alone, each with its reason. Raises `UnknownRunError`."""
+    path = read_manifest(settings, run).directory(settings) / "files.parquet"
+    rows = pq.read_table(path, columns=["path", "problem"], filters=[("status", "=", IGNORED)]).to_pylist()
+    return [f"{row['path']}: {row['problem']}" for row in rows]
+
+
+def no_records(run: str, settings: Settings) -> str:
+    """Why a run has no record, in words: the frequent reasons, or what to set where nothing was written at all. Raises
+    `UnknownRunError`."""
+    manifest = read_manifest(settings, run)
+    if wrote_nothing(manifest):
+        return f"no Inspector record in {manifest.source_dir}: {_found(manifest)}; {NO_RECORDS_HINT}"
+    lines = "\n".join(f"  {reason}" for reason in reasons(run, settings))
+    return (
+        f"no Inspector record in {manifest.source_dir}; every file and refused line is in the tables files and rejects"
+        f":\n{lines}"
+    )
+
+
+def wrote_nothing(manifest: Manifest) -> bool:
+    """Whether there is nothing in the run's directory that could hold a record: no file, or empty ones only."""
+    return not any(count for status, count in manifest.files.items() if status != "empty")
+
+
+def _found(manifest: Manifest) -> str:
+    empty = manifest.files.get("empty", 0)
+    return f"it holds {f'{empty:,} empty' if empty else 'no'} file{'' if empty == 1 else 's'}"

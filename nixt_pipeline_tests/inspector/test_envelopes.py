@@ -1,0 +1,145 @@
+"""What log collectors make of a record, and that the record is found in it."""
+
+import base64
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nixt_pipeline.inspector.decoder import decode_line
+from nixt_pipeline.inspector.envelopes import as_record
+from nixt_pipeline_tests.records import collective, send
+
+LINE = collective(sn=7)
+RECORD: dict[str, Any] = json.loads(LINE)
+FLAT = {f"{section}.{key}": value for section, keys in RECORD.items() for key, value in keys.items()}
+
+
+def records(line: str) -> list[Any]:
+    return [fragment.value for fragment in decode_line(line.encode()) if fragment.value is not None]
+
+
+def reasons(line: str) -> list[str]:
+    return [fragment.reason for fragment in decode_line(line.encode()) if fragment.value is None]
+
+
+def dumps(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        dumps({"line": LINE, "labels": {"job": "x"}}),  # logcli
+        dumps({"textPayload": LINE + "\n", "severity": "INFO"}),
+        dumps({"jsonPayload": RECORD, "insertId": "1"}),
+        dumps({"preview": False, "result": {"_raw": LINE}}),
+        dumps({"schema": None, "payload": dumps({"message": LINE})}),
+        dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": LINE}}]}]}]}),
+        dumps({"MESSAGE": list(LINE.encode())}),
+        dumps({"MESSAGE": list(b"\x1b[36m" + LINE.encode() + b"\x1b[0m")}),
+        dumps({"Records": [{"kinesis": {"data": base64.b64encode(LINE.encode()).decode()}}]}),
+        dumps({"attributes": {"@timestamp": "t", "zone": {"a": [1, {"b": None}]}, **RECORD}}),
+        dumps([1756587600.1, {"log": "[rank0] " + LINE, "stream": "stdout"}]),
+        dumps(FLAT),
+        dumps({"@timestamp": "t", **{f"nccl.{key}": value for key, value in FLAT.items()}}),
+        dumps({"fields": {key: [value] for key, value in FLAT.items()}}),
+        dumps({"_source": {key.replace(".", "_", 1): value for key, value in FLAT.items()}}),
+        dumps({section: dumps(keys) for section, keys in RECORD.items()}),  # sections as text, as in columns
+        "2025-08-30T21:00:00+00:00\tnccl.rank0\t" + dumps({"message": LINE}),
+        f"nccl: [1756587600.1, {dumps({'log': LINE})}]",
+        f"[pod/trainer-0/pytorch] {dumps({'log': LINE})}",
+        f"node-01:/var/log/nccl.log:12:{dumps({'log': LINE})}",
+        f"<134>1 2025-08-30T21:00:00Z node-01 nccl 20000 - - {dumps({'msg': LINE})}",
+        "2025-08-30T21:00:00Z,gpu-01," + '"' + LINE.replace('"', '""') + '",info',
+        f"ts=2025-08-30 level=info msg={dumps(LINE)} caller=main.go:1",
+        f'2025-08-30 21:00:00 nccl.rank0: {{"log"=>{dumps(LINE)}, "stream"=>"stdout"}}',
+        dumps({"outer": dumps({"inner": dumps({"log": LINE})})}),
+    ],
+    ids=lambda line: line[:40],
+)
+def test_the_record_in_an_envelope_is_found(line: str) -> None:
+    (record,) = records(line)
+    wanted = {key: value for key, value in record.items() if key in RECORD}
+    assert wanted == RECORD
+    assert reasons(line) == []
+
+
+def test_all_records_in_one_document_are_found_in_order() -> None:
+    lines = [collective(sn=0), collective(sn=1), send()]
+    hits = [{"_source": {"message": line}} for line in lines]
+    assert records(dumps({"hits": {"hits": hits}})) == [json.loads(line) for line in lines]
+    mixed = [{"event": json.loads(lines[0])}, {"message": lines[1]}, {"message": "driver loaded"}, {"x": lines[2]}]
+    assert records(dumps({"events": mixed})) == [json.loads(line) for line in lines]
+    glued = "".join(dumps({"log": line}) for line in lines)
+    assert records(glued) == [json.loads(line) for line in lines]
+
+
+def test_every_byte_of_a_document_belongs_to_one_of_its_records() -> None:
+    line = dumps({"events": [{"message": collective(sn=number)} for number in range(7)]}).encode()
+    fragments = list(decode_line(line))
+    assert [fragments[0].start, fragments[-1].end] == [0, len(line)]
+    assert all(earlier.end == later.start for earlier, later in pairwise(fragments))
+
+
+def test_what_stands_in_an_envelope_and_is_no_record_is_said_in_words() -> None:
+    assert reasons(dumps({"result": {"_raw": LINE[:200]}})) == [
+        "record cut short or malformed, as text under `result._raw`"
+    ]
+    half = {"events": [{"message": LINE}, {"message": LINE[:-5]}]}
+    assert (records(dumps(half)), len(reasons(dumps(half)))) == ([RECORD], 1)
+    assert "under `log`" in reasons(dumps({"log": 'coll_sn and "coll_perf": are keys'}))[0]
+
+
+def test_numbers_of_many_digits_keep_every_digit_in_an_envelope() -> None:
+    line = dumps({"event": {**RECORD, "coll_perf": {**RECORD["coll_perf"], "coll_sn": 10**25 + 1}}})
+    assert records(line)[0]["coll_perf"]["coll_sn"] == 10**25 + 1
+
+
+_KEYS = st.text(alphabet="abcdef_@.- ", min_size=1, max_size=8)
+_OTHERS = st.dictionaries(_KEYS, st.one_of(st.none(), st.integers(), st.text(max_size=10)), max_size=3)
+_WRAPPERS: list[Callable[[Any, str, dict[str, Any]], Any]] = [
+    lambda value, key, others: {**others, key: value},
+    lambda value, key, others: {key: value, **{other: item for other, item in others.items() if other != key}},
+    lambda value, key, others: [others, value],
+    lambda value, key, others: {**others, key: value if isinstance(value, str) else dumps(value)},
+]
+
+
+@given(st.lists(st.tuples(st.sampled_from(_WRAPPERS), _KEYS, _OTHERS), min_size=1, max_size=5))
+def test_however_a_record_is_wrapped_it_is_found_once(
+    layers: list[tuple[Callable[[Any, str, dict[str, Any]], Any], str, dict[str, Any]]],
+) -> None:
+    value: Any = RECORD
+    for wrap, key, others in layers:
+        value = wrap(value, key, others)
+    assert records(dumps(value)) == [RECORD]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"a":' * 900 + dumps(LINE) + "}" * 900,
+        "[" * 100_000,
+        "{" * 300_000 + LINE,
+        '{"log":"{\\"header\\":' * 20_000,
+        '"' + "\\" * 200_000 + '{\\"coll_perf\\":',
+        '""' * 100_000 + '{""coll_perf"":' * 10_000,
+        dumps({"log": [{"coll_perf": "x"}] * 20_000}),
+        "[0] " * 100_000 + dumps({"log": LINE}),
+    ],
+    ids=range(8),
+)
+def test_hostile_nesting_takes_no_longer_than_its_bytes(line: str) -> None:
+    # Minutes to hours each, if every beginning were tried against all that follows.
+    assert len(list(decode_line(line.encode()))) <= 20_001
+
+
+def test_an_object_with_a_word_of_inspectors_is_no_record() -> None:
+    assert as_record({"coll_perf": 5, "header": {}}) is None
+    assert as_record({"coll_perf": "no json"}) is None
+    assert as_record({"message": "coll_perf"}) is None
