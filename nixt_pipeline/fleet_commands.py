@@ -10,7 +10,7 @@ import click
 from nixt_pipeline import api
 from nixt_pipeline.comparison.baselines import update_baselines
 from nixt_pipeline.comparison.decisions import Decision, decide
-from nixt_pipeline.comparison.host_health import update_host_health
+from nixt_pipeline.comparison.host_health import is_named_too_often, update_host_health
 from nixt_pipeline.comparison.results import FAIL_ON, Comparison
 from nixt_pipeline.comparison.retention import Policy, apply_retention, plan_retention
 from nixt_pipeline.comparison.selection import timestamp_us
@@ -185,14 +185,25 @@ def hosts(settings: Settings, everyone: bool, form: str) -> None:
     """List the hosts to drain: named by findings in more runs than chance explains, and lately.
 
     A host that runs in many jobs is named more often by that alone, which is allowed for. The table is sorted by what
-    others lost; csv and json have all columns.
+    others lost; csv and json have all columns. Names that are no machines' (of pods and containers) are never to be
+    drained: they are listed with a caution when they are named too often, and docs/comparison.md says how a run can say
+    which nodes they were.
     """
     with input_errors():
         table = update_host_health(settings, current_run_catalog(settings).table.to_pylist())
-    rows = [row for row in table.to_pylist() if everyone or row["suspect"]]
+    rows = table.to_pylist()
+    cautioned = [row for row in rows if row["caution"] and is_named_too_often(row, settings.thresholds)]
+    shown = [row for row in rows if everyone or row["suspect"] or row in cautioned]
     names = [*_HOST_COLUMNS] if form == "table" else table.column_names
-    rounded = [{name: float(f"{v:.3g}") if isinstance(v, float) else v for name, v in row.items()} for row in rows]
+    rounded = [{name: float(f"{v:.3g}") if isinstance(v, float) else v for name, v in row.items()} for row in shown]
     print_rows(names, [tuple(row[name] for name in names) for row in rounded], form)
+    if form == "table":
+        for row in cautioned:
+            click.echo(
+                f"caution: {row['hostname']} is named in {row['named']} of {row['runs']} runs, but is no machine to "
+                f"drain: {row['caution']}. Say in run.json which nodes they were (host_nodes), or set "
+                "NIXT_HOSTS_ARE_MACHINES=yes."
+            )
 
 
 @click.command()

@@ -178,6 +178,14 @@ class Settings(BaseSettings):
     )
     sensor_budget_s: float = Field(20.0, gt=0, description="How long one sensor tick may look at the landing directory")
     sensor_max_runs_per_tick: int = Field(20, ge=1, description="How many runs one sensor tick may request")
+    # A pod is called the same in each job, on whatever machine; `auto` tells most of them by their names and runs.
+    hosts_are_machines: Literal["auto", "yes", "no"] = Field(
+        "auto",
+        description="Whether a host name is the same machine in every run; auto: unless something speaks against it",
+    )
+    node_map: str | None = Field(
+        None, description='JSON file with the machine behind host names: {"RUN or *": {"HOST": "NODE"}}'
+    )
     # Nothing is dropped unless somebody asks for it: disks are cheaper than an answer that is gone.
     retention_days: float = Field(0, ge=0, description="Raw events of older runs are dropped; 0 keeps them for ever")
     retention_bytes: int = Field(

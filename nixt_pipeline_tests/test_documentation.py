@@ -19,7 +19,7 @@ CONCEPTS = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
 # The default of `workers` depends on the machine; these are written as words or left empty.
-WITHOUT_FIXED_DEFAULT = {"workers", "sacct_command", "report_url", "dask_scheduler"}
+WITHOUT_FIXED_DEFAULT = {"workers", "sacct_command", "report_url", "dask_scheduler", "node_map"}
 
 
 def documented_defaults() -> dict[str, str]:

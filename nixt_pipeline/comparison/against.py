@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nixt_pipeline.comparison.baselines import members, read_baselines, urgent_finding
-from nixt_pipeline.comparison.compare import ComparisonError, compare_sides
+from nixt_pipeline.comparison.compare import ComparisonError, compare_on_machines
 from nixt_pipeline.comparison.matching import Side
 from nixt_pipeline.comparison.results import Comparison, Measure
 from nixt_pipeline.comparison.run_kernels import RUN_KERNELS
@@ -164,13 +164,13 @@ def compare_with_reference(runs: Sequence[str], rows: Sequence[Row], settings: S
 def compare_with(run: RunSummary, reference: Reference, facts: Mapping[str, Row], settings: Settings) -> Comparison:
     """Compare a run with its reference. Where a workload has two groups of runs, with the one that it is most like."""
     found = [
-        compare_sides(
+        compare_on_machines(
             Side(
                 group[0] if reference.kind == "previous" else "its baseline",
                 tuple(stored_summary(name, facts[name], settings) for name in group),
             ),
             Side(run.run, (run,)),
-            settings.thresholds,
+            settings,
         )
         for group in reference.groups
     ]

@@ -17,7 +17,7 @@ from nixt_pipeline.comparison.conclusion import conclude, next_step, with_hosts
 from nixt_pipeline.comparison.explanation import Explanation, explain
 from nixt_pipeline.comparison.matching import Matching, Pair, Side, match, workload_changes
 from nixt_pipeline.comparison.other_hosts import Judge, sets_of_hosts
-from nixt_pipeline.comparison.placement import placement
+from nixt_pipeline.comparison.placement import on_machines, placement
 from nixt_pipeline.comparison.results import Basis, Comparison, KernelComparison, Measure, NotCompared
 from nixt_pipeline.comparison.statistics import Change
 from nixt_pipeline.comparison.summaries import Floats, Kernel, RunSummary, load_summary
@@ -56,9 +56,16 @@ def compare_runs(
     )
     kept_a, kept_b = of_one_workload(side_a, side_b)
     left_out = {run.run for run in (*side_a.runs, *side_b.runs)} - {run.run for run in (*kept_a.runs, *kept_b.runs)}
-    history = () if kept_a.hosts == kept_b.hosts else _history(kept_a, kept_b, settings)
-    found = compare_sides(kept_a, kept_b, settings.thresholds, history)
+    found = compare_on_machines(kept_a, kept_b, settings, _history(kept_a, kept_b, settings))
     return replace(found, left_out=tuple(sorted(left_out)))
+
+
+def compare_on_machines(a: Side, b: Side, settings: Settings, history: Sequence[RunSummary] = ()) -> Comparison:
+    """Compare side `b` with side `a`, with the machines behind the names of hosts."""
+    runs = on_machines([*a.runs, *b.runs, *history], settings)
+    ours, theirs = len(a.runs), len(a.runs) + len(b.runs)
+    sides = replace(a, runs=tuple(runs[:ours])), replace(b, runs=tuple(runs[ours:theirs]))
+    return compare_sides(*sides, settings.thresholds, runs[theirs:])
 
 
 def _history(a: Side, b: Side, settings: Settings) -> tuple[RunSummary, ...]:

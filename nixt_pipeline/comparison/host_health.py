@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 
+from nixt_pipeline.comparison.machines import Machines, find_machines
 from nixt_pipeline.comparison.statistics import corrected
 from nixt_pipeline.comparison.workload import Row
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, STRING, Column, Role, schema
@@ -20,7 +21,7 @@ from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.files import write_table
 
-VERSION = "1"
+VERSION = "2"
 
 # Findings that say something about a host; a slow fabric or a lossy log does not.
 ROLES = {"late-arrival": "late", "slow-transfer": "slow", "hang": "stopped", "process-silent": "stopped"}
@@ -31,7 +32,7 @@ RECENT_RUNS = 3
 _MIN_RUNS_FOR_TREND = 6
 
 HOST_HEALTH_COLUMNS: tuple[Column, ...] = (
-    Column("hostname", STRING, Role.IDENTIFIER, "", "Host name as written", nullable=False),
+    Column("hostname", STRING, Role.IDENTIFIER, "", "The machine, or the host name as written", nullable=False),
     Column("suspect", BOOL, Role.DERIVED, "", "Named more often than chance explains, and recently", nullable=False),
     Column("runs", I32, Role.COUNTER, "runs", "Diagnosed runs that it took part in", nullable=False),
     Column(
@@ -47,7 +48,7 @@ HOST_HEALTH_COLUMNS: tuple[Column, ...] = (
         "lost_rank_seconds", F64, Role.DERIVED, "s", "Rank-time that others lost; shared out where several were named"
     ),
     Column("rank_hours", F64, Role.DERIVED, "h", "GPU-hours that it took part with"),
-    Column("lost_share", F64, Role.DERIVED, "", "Lost rank-time for each rank-time that it took part with"),
+    Column("lost_share", F64, Role.DERIVED, "", "Share that was lost of the rank-time of all ranks of its runs"),
     Column(
         "trend",
         STRING,
@@ -58,6 +59,7 @@ HOST_HEALTH_COLUMNS: tuple[Column, ...] = (
     Column("last_named_us", I64, Role.COUNTER, "us", "When the latest run that names it began; null when none does"),
     Column("last_named_run", STRING, Role.IDENTIFIER, "", "That run"),
     Column("last_seen_us", I64, Role.COUNTER, "us", "When its latest run ended"),
+    Column("caution", STRING, Role.DERIVED, "", "Why the name is no machine's, which is then no suspect; else null"),
 )
 
 
@@ -71,6 +73,8 @@ class _History:
     roles: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     lost_s: float = 0.0
     rank_hours: float = 0.0
+    run_rank_s: float = 0.0  # of all ranks of its runs
+    caution: str = ""
     last_named_us: int | None = None
     last_seen_us: int | None = None
 
@@ -83,44 +87,69 @@ def host_health_path(settings: Settings) -> Path:
 def update_host_health(settings: Settings, catalog_rows: Sequence[Row]) -> pa.Table:
     """Judge every host of the run catalog and write the result."""
     findings = _all_findings((row["run"] for row in catalog_rows), settings)
-    table = judge_hosts(catalog_rows, findings, settings.thresholds)
+    machines = find_machines(catalog_rows, settings)
+    table = judge_hosts(catalog_rows, findings, settings.thresholds, machines)
     write_table(table, host_health_path(settings))
     return table
 
 
-def judge_hosts(catalog_rows: Iterable[Row], findings: Mapping[str, Sequence[Row]], limits: Thresholds) -> pa.Table:
+def judge_hosts(
+    catalog_rows: Iterable[Row],
+    findings: Mapping[str, Sequence[Row]],
+    limits: Thresholds,
+    machines: Machines = Machines(),  # noqa: B008 (it is frozen)
+) -> pa.Table:
     """The table of hosts, suspects first. `findings` has the rows of `findings` of each run that has any.
 
-    Runs that were not assessable say nothing about their hosts and do not count.
+    Runs that were not assessable say nothing about their hosts and do not count. A name that is no machine's is never a
+    suspect, and no measure for the others.
     """
     histories: dict[str, _History] = defaultdict(_History)
     diagnosed = [row for row in catalog_rows if row["verdict"] in ("findings", "none-found")]
     for row in sorted(diagnosed, key=lambda row: (row["first_dump_us"] or 0, row["run"])):
-        _add_run(histories, row, findings.get(row["run"], ()))
-    total_runs = sum(len(h.runs) for h in histories.values())
-    total_named = sum(sum(h.named) for h in histories.values())
-    rows = [_row(name, h, total_runs, total_named) for name, h in histories.items()]
-    for row, chance in zip(rows, corrected([row["chance"] for row in rows]), strict=True):
-        recently = any(histories[row["hostname"]].named[-RECENT_RUNS:])
-        row["chance"] = chance
-        # One finding is an incident; what repeats is the host.
-        row["suspect"] = recently and row["named"] > 1 and chance < limits.max_chance
+        _add_run(histories, row, findings.get(row["run"], ()), machines)
+    rows = []
+    for of_machines in (True, False):
+        group = {name: history for name, history in histories.items() if of_machines == (not history.caution)}
+        total_runs = sum(len(history.runs) for history in group.values())
+        total_named = sum(sum(history.named) for history in group.values())
+        judged = [_row(name, history, total_runs, total_named) for name, history in group.items()]
+        for row, chance in zip(judged, corrected([row["chance"] for row in judged]), strict=True):
+            row["chance"] = chance
+            row["suspect"] = of_machines and is_named_too_often(row, limits) and _is_recent(histories[row["hostname"]])
+        rows += judged
     rows.sort(key=lambda row: (not row["suspect"], -row["lost_rank_seconds"], row["chance"], row["hostname"]))
     return pa.Table.from_pylist(rows, schema=schema(HOST_HEALTH_COLUMNS))
 
 
-def _add_run(histories: dict[str, _History], row: Row, findings: Sequence[Row]) -> None:
+def is_named_too_often(row: Row, limits: Thresholds) -> bool:
+    """Whether chance does not explain it. One finding is an incident; what repeats is the host."""
+    return bool(row["named"] > 1 and row["chance"] < limits.max_chance)
+
+
+def _is_recent(history: _History) -> bool:
+    return any(history.named[-RECENT_RUNS:])
+
+
+def _add_run(histories: dict[str, _History], row: Row, findings: Sequence[Row], machines: Machines) -> None:
     hosts = [name for name in row["host_names"] if name]
     counted = [f for f in findings if f["kind"] in ROLES and f["severity"] in _SEVERE and f["hosts"]]
-    for name in hosts:
-        history, its = histories[name], [f for f in counted if name in f["hosts"]]
+    run_rank_s = row["gpus"] * (row["duration_us"] or 0) / 1e6
+    for machine in dict.fromkeys(machines.of(row["run"], name) for name in hosts):
+        names = {name for name in hosts if machines.of(row["run"], name) == machine}
+        history, its = histories[machine], [f for f in counted if names & set(f["hosts"])]
+        history.caution = next((why for name in sorted(names) if (why := machines.caution(row["run"], name))), "")
         history.runs.append(row["run"])
         history.named.append(bool(its))
         history.alone += any(len(f["hosts"]) == 1 or not f["ambiguous"] for f in its)
+        lost_s = 0.0
         for finding in its:
             history.roles[ROLES[finding["kind"]]].add(row["run"])
-            history.lost_s += (finding["lost_rank_seconds"] or 0.0) / len(finding["hosts"])
-        history.rank_hours += row["gpus"] / len(hosts) * (row["duration_us"] or 0) / 3.6e9
+            lost_s += (finding["lost_rank_seconds"] or 0.0) / len(finding["hosts"])
+        # Findings that overlap can add up to more than there is.
+        history.lost_s += min(lost_s, run_rank_s) if run_rank_s else lost_s
+        history.run_rank_s += run_rank_s
+        history.rank_hours += run_rank_s / 3600 * len(names) / len(hosts)
         history.last_seen_us = max(history.last_seen_us or 0, row["last_dump_us"] or 0) or None
         if its:
             history.last_named_us = row["first_dump_us"]
@@ -141,11 +170,12 @@ def _row(name: str, history: _History, total_runs: int, total_named: int) -> dic
         **{role: len(history.roles[role]) for role in ("late", "slow", "stopped")},
         "lost_rank_seconds": history.lost_s,
         "rank_hours": history.rank_hours,
-        "lost_share": history.lost_s / 3600 / history.rank_hours if history.rank_hours else None,
+        "lost_share": min(1.0, history.lost_s / history.run_rank_s) if history.run_rank_s else None,
         "trend": _trend(history.named),
         "last_named_us": history.last_named_us,
         "last_named_run": None if last is None else history.runs[last],
         "last_seen_us": history.last_seen_us,
+        "caution": history.caution or None,
     }
 
 

@@ -5,12 +5,14 @@ each against itself.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
+from nixt_pipeline.comparison.machines import Machines, find_machines
 from nixt_pipeline.comparison.matching import Pair, Side
-from nixt_pipeline.comparison.summaries import Kernel
+from nixt_pipeline.comparison.summaries import Kernel, RunSummary
+from nixt_pipeline.settings import Settings
 
 # With so many runs on each side, on hosts that change from run to run, the hosts are part of what varies by chance.
 _MIN_REPLICATES = 3
@@ -37,7 +39,37 @@ def placement(a: Side, b: Side) -> Placement:
         kind = "same"
     elif _is_varied(a) and (b.hosts <= a.hosts or (_is_varied(b) and 2 * len(common) >= len(a.hosts | b.hosts))):
         kind = "replicated"
-    return Placement(kind, len(a.hosts), len(b.hosts), len(common))
+    named = all(run.facts.get("names_are_machines", True) for run in (*a.runs, *b.runs))
+    return Placement(kind, len(a.hosts), len(b.hosts), len(common), named)
+
+
+def on_machines(runs: Sequence[RunSummary], settings: Settings) -> list[RunSummary]:
+    """The runs with the names of machines instead of those of hosts, as far as they are told by these runs. A name that
+    is no machine's is another one in each run."""
+    machines = find_machines([{**run.facts, "run": run.run} for run in runs], settings)
+    return [_on_machines(run, machines) for run in runs]
+
+
+def _on_machines(run: RunSummary, machines: Machines) -> RunSummary:
+    names = run.facts["host_names"]
+    unknown = {name for name in names if machines.caution(run.run, name)}
+    machine = {name: f"{name}@{run.run}" if name in unknown else machines.of(run.run, name) for name in names}
+    if all(name == machine[name] for name in names):
+        return run
+    facts = {**run.facts, "host_names": sorted(set(machine.values())), "names_are_machines": not unknown}
+    kernels = {
+        key: Kernel(key, {**kernel.row, "group_hosts": [_renamed(hosts, machine) for hosts in kernel.groups]})
+        for key, kernel in run.kernels.items()
+    }
+    said = {name: name if name in unknown else machine[name] for name in names}
+    findings = tuple(
+        {**finding, "hosts": [said.get(name, name) for name in finding["hosts"] or ()]} for finding in run.findings
+    )
+    return replace(run, facts=facts, kernels=kernels, findings=findings)
+
+
+def _renamed(hosts: str, machine: dict[str, str]) -> str:
+    return " ".join(sorted(machine.get(name, name) for name in hosts.split(" ")))
 
 
 def _is_varied(side: Side) -> bool:

@@ -23,7 +23,7 @@ from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, STRING, Column
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store.files import write_table
 
-VERSION = "1"
+VERSION = "2"
 
 # The paper takes bandwidths from messages of at least 1 MB, and so does this. Volumes need nearly all of the records.
 _VOLUME_CAPTURE = 0.95
@@ -32,9 +32,7 @@ _RESAMPLES = 999
 _MIN_RUNS = 3
 _MIN_POINTS = 3
 
-_MODEL = Column(
-    "model", STRING, Role.CONFIGURATION, "", "Model from run.json; empty for runs without one", nullable=False
-)
+_MODEL = Column("model", STRING, Role.CONFIGURATION, "", "Model from run.json", nullable=False)
 _GPUS = Column("gpus", I32, Role.CONFIGURATION, "GPUs", "Size of the job", nullable=False)
 _RUNS = Column("runs", I32, Role.COUNTER, "runs", "Runs of that size", nullable=False)
 
@@ -109,13 +107,13 @@ def update_scaling(settings: Settings, catalog_rows: Sequence[Row]) -> Scaling:
 
 
 def scale(catalog_rows: Iterable[Row], kernels: Mapping[str, Sequence[Row]], limits: Thresholds) -> Scaling:
-    """Both tables. Models that ran at one size only are left out, and so are runs with an urgent finding: the paper
-    sets stragglers apart, too."""
+    """Both tables. Runs without a model are left out, because jobs that have nothing in common but that do not scale;
+    so are models that ran at one size only, and runs with an urgent finding: the paper sets stragglers apart, too."""
     by_model: dict[str, dict[int, list[Sequence[Row]]]] = defaultdict(lambda: defaultdict(list))
     for row in catalog_rows:
         rows = [kernel for kernel in kernels.get(row["run"], ()) if _counts(kernel, limits)]
-        if rows and row["worst_severity"] not in ("P0", "P1"):
-            by_model[row["model"] or ""][row["gpus"]].append(rows)
+        if rows and row["model"] and row["worst_severity"] not in ("P0", "P1"):
+            by_model[row["model"]][row["gpus"]].append(rows)
     series, totals = [], []
     for model, sizes in sorted(by_model.items()):
         if len(sizes) > 1:

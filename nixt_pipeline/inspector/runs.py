@@ -51,6 +51,7 @@ class RunInfo(BaseModel):
     nccl_version: str | None = None
     tags: list[str] = []
     baseline: bool | str | None = None
+    host_nodes: dict[str, str] = {}
 
 
 @dataclass(frozen=True)

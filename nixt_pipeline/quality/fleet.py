@@ -139,12 +139,14 @@ def judge_comparisons(table: pa.Table) -> Iterator[Verdict]:
 def judge_host_health(table: pa.Table) -> Iterator[Verdict]:
     """Apply `HOST_RULES` to the table of hosts."""
     suspects = [row for row in table.to_pylist() if row["suspect"]]
+    unknown = table.num_rows - table["caution"].null_count
     shown = ("hostname", "named", "runs", "lost_rank_seconds", "last_named_run")
     yield Verdict(
         NO_SUSPECTS.name,
         not suspects,
-        f"{len(suspects)} of {table.num_rows} hosts are named more often than chance explains",
-        {"hosts": table.num_rows, "suspects": len(suspects)},
+        f"{len(suspects)} of {table.num_rows} hosts are named more often than chance explains; {unknown} names are no "
+        "machine's and not judged",
+        {"hosts": table.num_rows, "suspects": len(suspects), "no_machines": unknown},
         tuple({name: row[name] for name in shown} for row in suspects[:_SHOWN]),
     )
 

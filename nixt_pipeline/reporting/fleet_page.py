@@ -115,7 +115,7 @@ def _report_link(settings: Settings, page: str = "index.html") -> Any:
 def _hosts(hosts: Sequence[Row] | None) -> SectionView:
     columns = (
         Spec("Host", "hostname"),
-        Spec("Drain", "suspect", lambda suspect: "yes" if suspect else ""),
+        Spec("Drain", "drain"),
         Spec("Named in runs", "named", count, numeric=True),
         Spec("of its runs", "runs", count, numeric=True),
         Spec("Expected", "expected", number, numeric=True),
@@ -129,7 +129,8 @@ def _hosts(hosts: Sequence[Row] | None) -> SectionView:
         Spec("Last named", "last_named_us", utc),
         Spec("Last seen", "last_seen_us", utc),
     )
-    named = [row for row in hosts or () if row["named"]]
+    named = [{**row, "drain": _drain(row)} for row in hosts or () if row["named"]]
+    cautions = sorted({row["caution"] for row in named if row["caution"]})
     return SectionView(
         "hosts",
         "Hosts",
@@ -139,10 +140,21 @@ def _hosts(hosts: Sequence[Row] | None) -> SectionView:
             "A host that runs in many jobs is named more often by that alone. Expected is in how many of its runs it "
             "would be named at the rate of all other hosts; chance is how likely as many are, corrected for the "
             "number of hosts. To drain are hosts named in two runs or more, hardly by chance, and in one of their "
-            "latest runs."
+            "latest runs. Lost share is the lost part of the rank-time of all ranks of its runs."
+        ),
+        caveats=tuple(
+            f"Names marked as no machine cannot be followed from run to run: {why}. Say in `run.json` which nodes they"
+            " were (`host_nodes`)."
+            for why in cautions
         ),
         tables=(table_view("Hosts that were named", named, columns, top=_HOSTS),) if hosts else (),
     )
+
+
+def _drain(row: Row) -> str:
+    if row["caution"]:
+        return "no machine"
+    return "yes" if row["suspect"] else ""
 
 
 def _latest(compared: Sequence[Row]) -> list[Row]:
@@ -203,6 +215,10 @@ def _baselines(rows: Sequence[Row] | None, settings: Settings) -> SectionView:
     )
 
 
+# What is scaled is a model; of runs that name none it is not known whether they do the same work.
+_NO_MODEL = "Only runs of a known model are here, at two sizes or more. Set `model` in `run.json` for the others."
+
+
 def _scaling(rows: Sequence[Row] | None, totals: Sequence[Row] | None) -> SectionView:
     columns = (
         Spec("Kernel or role", "series"),
@@ -245,7 +261,7 @@ def _scaling(rows: Sequence[Row] | None, totals: Sequence[Row] | None) -> Sectio
             "shown by its role. Mix is the part of the change that comes from other shares of the bytes, rate the "
             "part from other bandwidths."
         ),
-        caveats=tuple(f"Volumes are {note}." for note in notes),
+        caveats=(_NO_MODEL, *(f"Volumes are {note}." for note in notes)),
         figures=_scaling_figures(rows or ()),
         tables=(
             table_view("Models by size", totals or (), total_columns),
@@ -271,7 +287,7 @@ def _scaling_figures(rows: Sequence[Row]) -> tuple[FigureView, ...]:
     return (
         FigureView(
             panels,
-            f"{models[0] or 'Runs without a model'}: kernels that are the same at several sizes; bars are intervals.",
+            f"{models[0]}: kernels that are the same at several sizes; bars are intervals.",
             anchor="scaling-figure",
             title="Bandwidth and its variation by GPUs",
             legend=tuple(

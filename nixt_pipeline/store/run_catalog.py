@@ -23,7 +23,7 @@ from nixt_pipeline.store.files import write_table
 from nixt_pipeline.store.manifest import Manifest, list_runs
 
 # Part of a row's state: raise it when a row would come out differently, and every row is made anew.
-VERSION = "3"
+VERSION = "4"
 
 # Results that a row is made of beside the store.
 _RESULTS = ("summary_histogram", "coverage", "findings")
@@ -52,6 +52,8 @@ RUN_CATALOG_COLUMNS: tuple[Column, ...] = (
     Column("incarnations", I32, Role.COUNTER, "", "Launches in the directory", nullable=False),
     Column("hosts", I32, Role.COUNTER, "hosts", "Distinct hosts", nullable=False),
     Column("host_names", _STRINGS, Role.IDENTIFIER, "", "The hosts' names, sorted", nullable=False),
+    Column("lowest_pids", pa.list_(I64), Role.IDENTIFIER, "", "Lowest process id on each, in the order of host_names"),
+    Column("node_names", _STRINGS, Role.IDENTIFIER, "", "Machine behind each, from run.json or a folder node=<name>"),
     Column("processes", I32, Role.COUNTER, "processes", "Distinct processes", nullable=False),
     Column("communicators", I32, Role.COUNTER, "", "Distinct communicators", nullable=False),
     Column("records", I64, Role.COUNTER, "records", "Stored records", nullable=False),
@@ -131,10 +133,43 @@ FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
 GROUP BY run
 """
 
+# Kubernetes can put the node into the path: a folder node=<name> for the logs of each. A name on two nodes is on none.
+# The table has no column of the run, whose folder has.
+_NODES = """
+SELECT run, map_from_entries(list((hostname, node))) AS nodes
+FROM (
+    SELECT run, hostname, min(node) AS node
+    FROM (
+        SELECT run, hostname, nullif(regexp_extract(path, '(?:^|/)node=([^/]+)/', 1), '') AS node
+        FROM read_parquet($files, hive_partitioning = true, hive_types_autocast = false, union_by_name = true)
+    )
+    WHERE node IS NOT NULL AND hostname IS NOT NULL
+    GROUP BY run, hostname
+    HAVING count(DISTINCT node) = 1
+)
+GROUP BY run
+"""
+
+_PIDS = """
+SELECT run, list(lowest ORDER BY hostname) AS lowest_pids
+FROM (
+    SELECT run, hostname, min(pid) AS lowest
+    FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
+    WHERE hostname IS NOT NULL
+    GROUP BY run, hostname
+)
+GROUP BY run
+"""
+
 # What each text reads: a table of the store, or a result.
-_TABLES = (("processes", _SIZES), ("communicators", _COMMUNICATORS), ("kernel_times", _VERSIONS))
+_TABLES = (
+    ("processes", _SIZES), ("processes", _PIDS), ("communicators", _COMMUNICATORS), ("kernel_times", _VERSIONS),
+    ("files", _NODES),
+)  # fmt: skip
 _SUMMARIES = (("summary_histogram", _SUMMARY), ("coverage", _COVERAGE))
-_NOTHING: dict[str, Any] = {"hosts": 0, "host_names": [], "processes": 0, "communicators": 0, "roles": None}
+_NOTHING: dict[str, Any] = {
+    "hosts": 0, "host_names": [], "lowest_pids": [], "processes": 0, "communicators": 0, "roles": None, "nodes": None,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -216,6 +251,7 @@ def _row(manifest: Manifest, found: Mapping[str, Any], settings: Settings) -> di
         **found,
         **_parallelism(info, dict(found["roles"] or ())),
         **_verdict(manifest.run, settings),
+        "node_names": _node_names(info, found),
         "run": manifest.run,
         "name": info.get("name"),
         "model": info.get("model"),
@@ -231,6 +267,12 @@ def _row(manifest: Manifest, found: Mapping[str, Any], settings: Settings) -> di
         "rejected_lines": manifest.rejected_lines,
         "analysed": all(_files(name, manifest, settings) for name, _ in _SUMMARIES),
     }
+
+
+def _node_names(info: Mapping[str, Any], found: Mapping[str, Any]) -> list[str | None]:
+    """The machine behind each host name; None where the run does not say."""
+    said = {**dict(found["nodes"] or ()), **(info.get("host_nodes") or {})}
+    return [said.get(name) for name in found["host_names"]]
 
 
 def _parallelism(info: Mapping[str, Any], roles: Mapping[str, int]) -> dict[str, str | None]:

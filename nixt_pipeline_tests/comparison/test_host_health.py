@@ -52,11 +52,19 @@ def test_a_host_is_described_by_its_runs_and_findings() -> None:
     assert (a["runs"], a["named"], a["named_alone"], a["late"], a["slow"], a["stopped"]) == (3, 2, 1, 1, 1, 0)
     assert a["lost_rank_seconds"] == 7250.0  # all of the first, half of the second
     assert a["rank_hours"] == 24.0
-    assert a["lost_share"] == pytest.approx(7250 / 3600 / 24)
+    # Of 16, 16 and 8 GPU-hours: what others lost is a share of their time, too.
+    assert a["lost_share"] == pytest.approx(7250 / 3600 / 40)
     assert (a["last_named_run"], a["last_named_us"], a["last_seen_us"]) == ("r001", HOUR_US, 3 * HOUR_US)
     assert (b["named"], b["named_alone"], b["lost_rank_seconds"]) == (1, 0, 50.0)
     # Of the other host's 2 runs, 1 names it: (1 + 1) / (2 + 2) of 3 runs.
     assert a["expected"] == pytest.approx(1.5)
+
+
+def test_no_more_than_all_of_the_time_is_lost() -> None:
+    # Two findings, each of which holds up the whole job of 16 GPUs for its hour.
+    findings = [finding("a", lost_s=50_000.0), finding("a", kind="slow-transfer", lost_s=50_000.0)]
+    a = judged([run(0, "a", "b")], {"r000": findings})["a"]
+    assert (a["lost_share"], a["lost_rank_seconds"]) == (1.0, 16 * 3600.0)
 
 
 def fleet(seed: int, busy: int = 0) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]:

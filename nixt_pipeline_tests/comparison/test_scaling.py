@@ -95,3 +95,9 @@ def test_one_size_stragglers_and_small_messages_say_nothing_about_scaling() -> N
 def test_models_are_not_mixed() -> None:
     rows = [catalog_row("a", 16), catalog_row("b", 32, model="13B")]
     assert scale(rows, {"a": [kernel()], "b": [kernel()]}, LIMITS).kernels.num_rows == 0
+
+
+def test_runs_without_a_model_do_not_scale() -> None:
+    rows = [catalog_row("a", 16, model=None), catalog_row("b", 32, model=None)]
+    found = scale(rows, {"a": [kernel()], "b": [kernel()]}, LIMITS)
+    assert (found.kernels.num_rows, found.totals.num_rows) == (0, 0)

@@ -16,7 +16,7 @@ from nixt_pipeline.reporting.fleet_page import fleet_html, render_fleet_page
 from nixt_pipeline.reporting.index import render_index
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store.run_catalog import update_run_catalog
-from nixt_pipeline_tests.comparison.examples import Kernel, side, slower, summary
+from nixt_pipeline_tests.comparison.examples import Kernel, finding, side, slower, summary
 
 CLUSTER = Cluster(("gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-bad"), frozenset({"gpu-bad"}))
 
@@ -39,6 +39,16 @@ def test_a_comparison_says_its_verdict_first_and_shows_every_kernel() -> None:
     assert "so a change is suspected only" in page
     assert comparison_html(comparison()) == page
     assert 'class="verdict none-found"' in comparison_html(comparison(factor=1.0))
+
+
+def test_a_comparison_on_other_hosts_shows_what_findings_explain() -> None:
+    late = finding("late-arrival", "gpu-12", lost_s=1.8)
+    b = summary("b", (replace(Kernel(), wait_us=700.0),), seed=1, host_names=["gpu-12"], findings=(late,))
+    page = comparison_html(compare_sides(side(summary("a")), side(b), Thresholds()))
+    assert "SLOWER-OTHER-HOSTS: slower by 55% in waiting, on other hosts; B has a P1 finding (gpu-12)" in page
+    assert 'class="verdict P2"' in page
+    assert "What findings explain" in page
+    assert "Run B again without gpu-12" in page
 
 
 def test_names_from_logs_are_text() -> None:
@@ -90,3 +100,14 @@ def test_the_page_over_all_runs_names_hosts_and_slower_runs(settings: Settings) 
 
 def test_without_the_page_over_all_runs_the_list_does_not_link_to_it(settings: Settings) -> None:
     assert "fleet.html" not in render_index(settings).read_text(encoding="utf-8")
+
+
+def test_names_of_pods_are_no_hosts_to_drain(settings: Settings) -> None:
+    pods = Cluster(("trainer-0", "trainer-1"), frozenset({"trainer-1"}))
+    for number in range(5):
+        write_run(Job(f"job-{number}", float(number), pods.hosts), pods, settings)
+    update_host_health(settings, update_run_catalog(settings).table.to_pylist())
+    page = fleet_html(settings)
+    assert "No host to drain" in page
+    assert ">no machine<" in page
+    assert "each job numbers its hosts from 0 on" in page

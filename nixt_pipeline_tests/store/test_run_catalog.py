@@ -91,3 +91,20 @@ def test_a_sequence_number_that_fills_its_type_does_not_stop_the_catalog(setting
     analyse_run("job", settings)
     (row,) = update_run_catalog(settings).table.to_pylist()
     assert 0 < row["capture_rate"] < 1e-15
+
+
+def test_a_run_says_on_which_nodes_its_hosts_were(settings: Settings) -> None:
+    directory = settings.landing_dir / "job"
+    for number, (folder, host, pid) in enumerate(
+        (("node=n17/", "pod-0", 7), ("node=n3/", "pod-1", 9), ("node=n3/", "pod-2", 7), ("node=n4/", "pod-2", 8))
+    ):
+        (directory / folder).mkdir(parents=True, exist_ok=True)
+        record = collective(rank=number, n_ranks=4, host=host, pid=pid, at_us=EPOCH_US)
+        write_log(directory / f"{folder}{host}-pid{pid}.log", record)
+    (directory / "run.json").write_text('{"host_nodes": {"pod-1": "n30"}}', encoding="utf-8")
+    ingest(directory, "job", settings)
+    (row,) = update_run_catalog(settings).table.to_pylist()
+    assert row["host_names"] == ["pod-0", "pod-1", "pod-2"]
+    assert row["lowest_pids"] == [7, 9, 7]
+    # What run.json says counts more than a folder; a name on two nodes is on none.
+    assert row["node_names"] == ["n17", "n30", None]
