@@ -6,12 +6,14 @@ several hosts; who reads time axes, or joins logs by time, should know.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, median_high, median_low
 
 import duckdb
 import numpy as np
 
+from nixt_pipeline.diagnosis.block_times import ClockStep
 from nixt_pipeline.diagnosis.findings import Finding
 from nixt_pipeline.diagnosis.observations import Observations
 from nixt_pipeline.settings import Thresholds
@@ -23,26 +25,30 @@ _FEWEST_FOR_DRIFT = 20
 
 _WRITE_TIMES = """
 WITH crossing AS (
-    SELECT b.comm, b.coll, b.coll_sn, k.nnodes, max(k.nnodes) OVER () AS most_nodes
+    SELECT b.comm, b.coll, b.coll_sn, b.block, k.hosts_seen, max(k.hosts_seen) OVER () AS most_hosts
     FROM blocked_cells AS b JOIN diagnosed_communicators AS k USING (comm)
-    WHERE k.nnodes > 1
+    WHERE k.hosts_seen > 1
 ),
 sample AS (
     -- The more hosts meet in a collective, the clearer it is whose clock is off.
-    SELECT b.comm, b.coll, b.coll_sn
+    SELECT b.comm, b.coll, b.coll_sn, b.block
     FROM crossing AS b
-    WHERE b.nnodes = b.most_nodes
+    WHERE b.hosts_seen = b.most_hosts
     ORDER BY hash(b.comm, b.coll, b.coll_sn)
     LIMIT $sampled
 )
-SELECT s.comm, s.coll, s.coll_sn, e.hostname, min(e.dump_timestamp_us) AS written_us
+SELECT s.comm, s.coll, s.coll_sn, s.block, e.hostname, min(e.dump_timestamp_us) AS written_us
 FROM sample AS s
 JOIN diagnosed_communicators AS k USING (comm)
 JOIN ordered_records AS e
     ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes) AND e.coll = s.coll AND e.coll_sn = s.coll_sn
+WHERE e.dump_timestamp_us > 0  -- 0 is no time
 GROUP BY ALL
 ORDER BY ALL
 """
+
+# Clocks further apart than this do not agree, and have no common middle.
+_IN_STEP_US = 1_000_000
 
 WriteTimes = list[dict[str, int]]
 
@@ -61,31 +67,67 @@ class HostClock:
 
 
 def find_clock_skew(con: duckdb.DuckDBPyConnection, seen: Observations, limits: Thresholds) -> list[Finding]:
-    """Hosts whose clocks are off by more than what the log can tell; call it after `observe`."""
-    times: dict[tuple[int, str, int], dict[str, int]] = defaultdict(dict)
-    for comm, coll, number, host, written in con.sql(_WRITE_TIMES, params={"sampled": _SAMPLED}).fetchall():
-        times[comm, coll, number][host] = written
-    clocks = host_clocks(list(times.values()))
+    """Hosts whose clocks are off by more than what the log can tell, or were set; call it after `observe`."""
+    written: dict[tuple[int, str, int], dict[str, int]] = defaultdict(dict)
+    block_of: dict[tuple[int, str, int], int] = {}
+    for comm, coll, number, block, host, at_us in con.sql(_WRITE_TIMES, params={"sampled": _SAMPLED}).fetchall():
+        written[comm, coll, number][host] = at_us
+        block_of[comm, coll, number] = block
+    times = [(block_of[key], by_host) for key, by_host in written.items()]
+    steps = [step for step in seen.clock_steps if _is_seen(step, times, seen.clock_steps)]
+    clocks = host_clocks([without_steps(block, by_host, steps) for block, by_host in times])
     off = {
         host: clock
         for host, clock in clocks.items()
         if abs(clock.offset_us) - clock.uncertainty_us > limits.max_clock_offset_us
     }
-    return [_finding(off, seen)] if off else []
+    return ([_finding(off, seen)] if off else []) + [_set_finding(step, seen) for step in steps]
+
+
+def without_steps(block: int, by_host: Mapping[str, int], steps: Iterable[ClockStep]) -> dict[str, int]:
+    """The times at which hosts wrote a collective of that block, as if no clock had been set; without those of hosts
+    whose clocks were set in it, for it may have been before or after."""
+    straight = dict(by_host)
+    for step in steps:
+        for host in straight.keys() & set(step.hosts):
+            if step.block == block:
+                del straight[host]
+            elif step.block < block:
+                straight[host] -= round(step.step_us)
+    return straight
+
+
+def _is_seen(step: ClockStep, times: Sequence[tuple[int, dict[str, int]]], steps: Iterable[ClockStep]) -> bool:
+    """Whether a host that was set wrote collectives at other times than those with whom it left them; true where it met
+    none of them. Who does its work in another order from some point on leaves them with the others all the same."""
+    others_set = [other for other in steps if other is not step]
+    sides: tuple[list[float], list[float]] = ([], [])
+    for block, set_by_host in times:
+        by_host = without_steps(block, set_by_host, others_set)
+        others = [time for host, time in by_host.items() if host not in step.hosts]
+        own = [time for host, time in by_host.items() if host in step.hosts]
+        if own and others and block != step.block:
+            sides[block > step.block].append(median(own) - median(others))
+    before, after = sides
+    return not before or not after or abs(median(after) - median(before) - step.step_us) < abs(step.step_us) / 2
 
 
 def host_clocks(times: WriteTimes) -> dict[str, HostClock]:
     """The clock of each host, from the times at which hosts wrote the same collectives, in microseconds.
 
-    Each collective compares a host with the median of the other hosts in it, so that one host that is off does not move
-    the others' reference, unless there are only two: then both are off from one another.
+    Each collective compares a host with the median of the other hosts in it (where the two in the middle are far apart,
+    with the nearer, for nobody has a clock between them), so that one host that is off does not move the others'
+    reference, unless there are only two: then both are off from one another.
     """
     measured: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for by_host in times:
         for host, written in by_host.items():
             others = [time for other, time in by_host.items() if other != host]
             if others:
-                measured[host].append((median(others), written - median(others)))
+                low, high = median_low(others), median_high(others)
+                nearer = low if abs(written - low) <= abs(written - high) else high
+                middle = (low + high) / 2 if high - low <= _IN_STEP_US else nearer
+                measured[host].append((middle, written - middle))
     return {host: _clock(np.array(values, float)) for host, values in sorted(measured.items())}
 
 
@@ -134,6 +176,26 @@ def _finding(off: dict[str, HostClock], seen: Observations) -> Finding:
             f" {len(seen.hosts)} hosts is ordered by their clocks."
         ),
         next_step="Check time synchronisation (chrony or NTP) on these hosts before joining their logs by time.",
+    )
+
+
+def _set_finding(step: ClockStep, seen: Observations) -> Finding:
+    everywhere = len(step.hosts) == len(seen.hosts)
+    who = f"The clock of {step.hosts[0]} was" if len(step.hosts) == 1 else "The clocks of all hosts were"
+    way = "ahead" if step.step_us > 0 else "back"
+    return Finding(
+        kind="clock-skew",
+        severity="info",
+        level="run" if everywhere and len(step.hosts) > 1 else "host",
+        hosts=step.hosts,
+        onset_us=seen.block_end_us[step.block - 1] if step.block else None,
+        evidence=f"{who} set {way} by {abs(step.step_us) / 1e6:,.4g} s while the job ran.",
+        counter_evidence=(
+            "A pause of the whole job that lasts as long would look the same."
+            if everywhere and step.step_us > 0
+            else "Known to the dump times only. No finding rests on it: stretches of the job are measured without it."
+        ),
+        next_step="Let chrony or NTP slew clocks instead of stepping them, and mind this when joining logs by time.",
     )
 
 

@@ -17,7 +17,8 @@ from nixt_pipeline.diagnosis.late_findings import late_findings, outstanding, wi
 from nixt_pipeline.diagnosis.lateness import Late, find_late
 from nixt_pipeline.diagnosis.observations import Observations, observe
 from nixt_pipeline.diagnosis.resolution import least_cost_share, not_resolvable
-from nixt_pipeline.diagnosis.transfer import Blame, find_slow, transfer_findings
+from nixt_pipeline.diagnosis.transfer import Blame, find_slow
+from nixt_pipeline.diagnosis.transfer_findings import transfer_findings
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog
 
@@ -98,10 +99,10 @@ def _late(seen: Observations, slow: list[Blame], coverage: RunCoverage, limits: 
 
 
 def _explained(late: Late, slow: list[Blame], seen: Observations) -> bool:
-    """Whether somebody may be late because an unrecorded Send or Recv over a slow network kept it."""
+    """Whether an entity may be late because an unrecorded Send or Recv over a slow network or rack kept it."""
     stages = len(seen.stages())
     return (
         stages > 1
         and seen.matched_p2p == 0
-        and any(blame.medium == "network" and blame.window.overlap(late.window) for blame in slow)
+        and any(blame.medium != "nvlink" and blame.window.overlap(late.window) for blame in slow)
     )

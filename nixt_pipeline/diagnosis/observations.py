@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from nixt_pipeline.diagnosis import point_to_point as p2p
 from nixt_pipeline.diagnosis import queries
+from nixt_pipeline.diagnosis.block_times import ClockStep, block_times
 from nixt_pipeline.diagnosis.overlap import measure_overlap
 from nixt_pipeline.diagnosis.recording import has_one_slot
 from nixt_pipeline.diagnosis.sampled import filled, like_others, numbered, typical_times
@@ -30,8 +31,6 @@ Columns = dict[str, NDArray[Any]]
 Process = p2p.Process
 Edge = p2p.Edge
 
-# Write times closer than this share of a mean block are those of one pass of the dump thread.
-_SAME_PASS = 0.05
 # Incomplete collectives that are looked at in each block of a communicator: more tell hardly more, but take memory.
 _MOST_PARTIAL = 24
 # Parts of a step that are told apart when records are missing.
@@ -65,7 +64,7 @@ class Communicator:
     @property
     def shape(self) -> tuple[object, ...]:
         """What communicators have in common that do the same for different processes."""
-        return self.n_ranks, self.nnodes, self.coll_type
+        return self.n_ranks, self.nnodes, self.coll_type, len(self.hosts) > 1
 
     @property
     def label(self) -> str:
@@ -110,6 +109,7 @@ class Observations:
     `carried`: what their times add up to beyond that, for it was waited in the collective before already.
     `synchronised_bytes`: the largest collective of each communicator in which ranks wait for one another, by number.
     `matched_p2p`: pairs of Send and Recv, 0 when too few were recorded to know what waits for what.
+    `clock_steps`: whose clocks were set while it ran.
     """
 
     incarnation: int
@@ -126,6 +126,7 @@ class Observations:
     edges: tuple[Edge, ...]
     matched_p2p: int
     large_message_bytes: int
+    clock_steps: tuple[ClockStep, ...] = ()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -173,6 +174,7 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
     occupied = _by_process(spent, "time_us", members, len(processes), blocks)
     carried = _by_process(in_collectives, "carried_us", members, len(processes), blocks)
     communicating = occupied - carried
+    times = block_times(con, blocks, float(con.sql(queries.SPAN, params=launch).fetchall()[0][0] or 0), limits)
     last = {"blocks": blocks, "floor_us": limits.late_floor_us, "share": limits.late_spread_share}
     return Observations(
         incarnation=incarnation,
@@ -184,8 +186,8 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
         synchronised_bytes=dict(con.sql(queries.SYNCHRONISED).fetchall()),
         # Write times of a plugin that writes once, at the end, say nothing: a block lasts at least as long as what half
         # of the processes did in it.
-        block_us=np.maximum(_block_durations(con, blocks, launch), np.median(communicating, axis=0)),
-        block_end_us=_block_ends(con, blocks),
+        block_us=np.maximum(times.lasted_us, np.median(communicating, axis=0)),
+        block_end_us=times.ends_us,
         arrivals=tuple(
             Arrival(comm, block, (host, pid), cells, waited)
             for comm, block, host, pid, cells, waited in con.sql(queries.LAST_ARRIVALS, params=last).fetchall()
@@ -194,6 +196,7 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
         edges=tuple(edges.edges),
         matched_p2p=sum(edge.operations for edge in edges.edges) if edges.complete else 0,
         large_message_bytes=limits.large_message_bytes,
+        clock_steps=times.steps,
     )
 
 
@@ -315,48 +318,3 @@ def _collective_transfers(con: duckdb.DuckDBPyConnection, communicators: tuple[C
         path = ("collective", number, coll, size)
         transfers.append(Transfer(path, number, comm.members, alike, size, block, median, stands_for))
     return transfers
-
-
-def _block_ends(con: duckdb.DuckDBPyConnection, blocks: int) -> tuple[int | None, ...]:
-    """When each block was written, by the median over communicators (a host's clock can be off)."""
-    ends: dict[int, list[int]] = defaultdict(list)
-    for _, block, until in con.sql(queries.BLOCK_ENDS).fetchall():
-        if until is not None:
-            ends[block].append(until)
-    return tuple(int(np.median(ends[block])) if ends[block] else None for block in range(blocks))
-
-
-def _block_durations(con: duckdb.DuckDBPyConnection, blocks: int, launch: dict[str, Any]) -> Floats:
-    """Wall time of each block: differences of write times, in the middle over the communicators, each by its own clock.
-
-    Blocks that were written by the same pass of the dump thread share the time since the pass before.
-    """
-    ends = con.sql(queries.BLOCK_ENDS).fetchnumpy()
-    comms, comm = np.unique(ends["comm"], return_inverse=True)
-    known = ~np.ma.getmaskarray(ends["until_us"])
-    written = np.full((len(comms), blocks), np.nan)
-    written[comm[known], ends["block"][known]] = ends["until_us"][known]
-    [(span,)] = con.sql(
-        "SELECT median(last_dump_us - first_dump_us) FROM processes WHERE incarnation = $incarnation", params=launch
-    ).fetchall()
-    share = float(span or 0) / blocks
-    seen = ~np.isnan(written).all(axis=0)
-    if not seen.any():
-        return np.full(blocks, share)
-    written = written[~np.isnan(written).all(axis=1)]
-    written -= np.nanmedian(written, axis=1, keepdims=True)
-    durations = np.full(blocks, share)
-    middle = np.nanmedian(written[:, seen], axis=0)
-    durations[np.flatnonzero(seen)[1:]] = np.maximum(np.diff(middle), 0)
-    return shared_out(durations, _SAME_PASS * share)
-
-
-def shared_out(durations: Floats, least: float) -> Floats:
-    """Each run of durations below `least` shares the duration before it; those of the first run, which nobody knows,
-    become the middle one of the others."""
-    passes = np.cumsum((durations > least).astype(np.int64))
-    passes = passes - passes[0]
-    shared: Floats = (np.bincount(passes, durations) / np.bincount(passes))[passes]
-    if passes[-1] > 0:
-        shared[passes == 0] = np.median(shared[passes > 0])
-    return shared

@@ -26,11 +26,11 @@ CREATE OR REPLACE TEMP TABLE fresh_shares AS
 WITH chosen AS (
     SELECT s.*, k.communicator, (s.lo + s.hi - $collectives) / 2 AS since
     FROM series AS s JOIN diagnosed_communicators AS k USING (comm)
-    QUALIFY dense_rank() OVER (PARTITION BY s.n_ranks, s.nnodes ORDER BY comm) <= $communicators
+    QUALIFY dense_rank() OVER (PARTITION BY s.shape ORDER BY comm) <= $communicators
 ),
 records AS (
     SELECT
-        c.comm, c.coll, c.n_ranks, c.nnodes, hash(e.hostname, e.pid) AS writer, e.coll_sn,
+        c.comm, c.coll, c.n_ranks, c.shape, hash(e.hostname, e.pid) AS writer, e.coll_sn,
         CASE WHEN c.cells >= $seen * c.per_step THEN e.coll_sn % c.per_step ELSE 0 END AS place,
         e.coll_exec_time_us - avg(e.coll_exec_time_us) OVER (PARTITION BY c.comm, c.coll, e.coll_sn) AS lag_us
     FROM ordered_records AS e
@@ -54,26 +54,26 @@ pairs AS (
     WINDOW of_rank AS (PARTITION BY comm, coll, writer ORDER BY coll_sn)
 ),
 kinds AS (
-    SELECT n_ranks, nnodes, max(1 + 2 * sin(pi() * signs / 2)) AS carried
+    SELECT shape, max(1 + 2 * sin(pi() * signs / 2)) AS carried
     FROM (
-        SELECT n_ranks, nnodes, coll, avg(signs) AS signs
+        SELECT shape, coll, avg(signs) AS signs
         FROM pairs
         WHERE step = 1 AND next_step = 1 AND signs <> 0
-        GROUP BY n_ranks, nnodes, coll
+        GROUP BY shape, coll
         HAVING count(*) >= $pairs
     )
-    GROUP BY n_ranks, nnodes
+    GROUP BY shape
 )
 SELECT k.comm, CASE WHEN kinds.carried >= $least THEN 1 - least(kinds.carried, $most) ELSE 1 END AS fresh
 FROM diagnosed_communicators AS k
-LEFT JOIN kinds ON kinds.n_ranks = k.n_ranks AND kinds.nnodes IS NOT DISTINCT FROM k.nnodes
+LEFT JOIN kinds ON kinds.shape = k.shape
 """
 
 
 def measure_overlap(con: duckdb.DuckDBPyConnection) -> None:
     """Create the temporary table `fresh_shares`: by communicator (`comm`), the share of its waiting that is `fresh`.
 
-    Communicators of the same size and number of hosts are one kind, and of their collectives the one that shows the
+    Communicators of the same shape are one kind, and of their collectives the one that shows the
     most overlap speaks for all, for they run in one stream. 1 where nothing is carried over, or too little recorded to
     tell. Reads the tables of `queries`.
     """

@@ -9,7 +9,9 @@ CREATE OR REPLACE TEMP TABLE diagnosed_communicators AS
 SELECT
     (row_number() OVER (ORDER BY id, comm_name, n_ranks, nnodes) - 1)::INTEGER AS comm,
     hash(id, comm_name, n_ranks, nnodes) AS communicator,
-    id, comm_name, n_ranks, nnodes, coll_type, parallel_role, first_dump_us, last_dump_us
+    -- A rack is one node to NCCL: within it, what stays on a host and what does not are two shapes.
+    hash(n_ranks, nnodes, nnodes > 1 OR hosts_seen > 1) AS shape,
+    id, comm_name, n_ranks, nnodes, hosts_seen, coll_type, parallel_role, first_dump_us, last_dump_us
 FROM communicators
 WHERE incarnation = $incarnation AND n_ranks > 1
 """
@@ -43,17 +45,17 @@ SERIES = """
 CREATE OR REPLACE TEMP TABLE series AS
 WITH own AS (
     SELECT
-        u.comm, u.coll, k.n_ranks, k.nnodes, min(u.coll_sn) AS lo, max(u.coll_sn) AS hi, count(*) AS cells,
+        u.comm, u.coll, k.shape, k.n_ranks, min(u.coll_sn) AS lo, max(u.coll_sn) AS hi, count(*) AS cells,
         bool_and(u.complete) AND count(*) = max(u.coll_sn) - min(u.coll_sn) + 1 AS nothing_missing,
-        min(min(u.coll_sn)) OVER (PARTITION BY k.n_ranks, k.nnodes, u.coll) AS family_lo,
-        max(max(u.coll_sn)) OVER (PARTITION BY k.n_ranks, k.nnodes, u.coll) AS family_hi
+        min(min(u.coll_sn)) OVER (PARTITION BY k.shape, u.coll) AS family_lo,
+        max(max(u.coll_sn)) OVER (PARTITION BY k.shape, u.coll) AS family_hi
     FROM usable_cells AS u JOIN diagnosed_communicators AS k USING (comm)
-    GROUP BY u.comm, u.coll, k.n_ranks, k.nnodes
+    GROUP BY u.comm, u.coll, k.shape, k.n_ranks
 ),
 long AS (
     SELECT
-        comm, coll, n_ranks, nnodes, cells,
-        bool_and(nothing_missing) OVER (PARTITION BY n_ranks, nnodes, coll) AS nothing_missing,
+        comm, coll, shape, n_ranks, cells,
+        bool_and(nothing_missing) OVER (PARTITION BY shape, coll) AS nothing_missing,
         CASE WHEN cells * 2 >= hi - lo + 1 THEN lo ELSE family_lo END::DOUBLE AS lo,
         CASE WHEN cells * 2 >= hi - lo + 1 THEN hi ELSE family_hi END::DOUBLE AS hi
     FROM own
@@ -91,14 +93,14 @@ CREATE OR REPLACE TEMP TABLE blocks AS
 WITH counted AS (
     SELECT
         comm, coll, {_BLOCK} AS block, {_PLACE} AS place, (s.hi - s.lo + 1) / $blocks AS in_block,
-        s.n_ranks, s.nnodes, s.places, count(*) AS cells, count(*) FILTER (complete) AS complete
+        s.shape, s.places, count(*) AS cells, count(*) FILTER (complete) AS complete
     FROM usable_cells JOIN series AS s USING (comm, coll)
-    GROUP BY comm, coll, block, place, in_block, s.n_ranks, s.nnodes, s.places
+    GROUP BY comm, coll, block, place, in_block, s.shape, s.places
 ),
 judged AS (
     SELECT
-        * EXCLUDE (in_block, n_ranks, nnodes, places),
-        in_block / count(DISTINCT place) OVER (PARTITION BY n_ranks, nnodes, coll, places) AS at_place,
+        * EXCLUDE (in_block, shape, places),
+        in_block / count(DISTINCT place) OVER (PARTITION BY shape, coll, places) AS at_place,
         sum(complete) OVER of_block * 2 >= sum(cells) OVER of_block AND min(complete) OVER of_block > 0 AS whole,
         greatest($most // count(*) OVER of_block, 1) AS most
     FROM counted
@@ -175,15 +177,14 @@ JOIN diagnosed_processes AS p ON p.writer = t.writer
 # it has no record at all, it spent what others did on its host: in the same series (`beside` it), or in one `alike`.
 MEMBER_SERIES = """
 WITH places AS (
-    SELECT DISTINCT s.n_ranks, s.nnodes, s.coll, s.places, b.place
+    SELECT DISTINCT s.shape, s.coll, s.places, b.place
     FROM blocks AS b JOIN series AS s USING (comm, coll)
 )
 SELECT
     hash(s.comm, s.coll, f.place) AS series, p.process, hash(s.comm, s.coll, f.place, p.hostname) AS beside,
-    hash(s.n_ranks, s.nnodes, s.coll, s.places, f.place, p.hostname) AS alike
+    hash(s.shape, s.coll, s.places, f.place, p.hostname) AS alike
 FROM series AS s
-JOIN places AS f ON f.n_ranks = s.n_ranks AND f.nnodes IS NOT DISTINCT FROM s.nnodes AND f.coll = s.coll
-    AND f.places = s.places
+JOIN places AS f ON f.shape = s.shape AND f.coll = s.coll AND f.places = s.places
 JOIN diagnosed_communicators AS k ON k.comm = s.comm
 JOIN membership AS m
     ON k.id IS NOT DISTINCT FROM m.id AND k.comm_name IS NOT DISTINCT FROM m.comm_name
@@ -248,7 +249,7 @@ ORDER BY ALL
 # Records may be lost, but what a communicator is for shows in any.
 SYNCHRONISED = "SELECT comm, max(coll_msg_size_bytes) FROM blocked_cells GROUP BY comm"
 
-BLOCK_ENDS = "SELECT comm, block, max(last_dump_us) AS until_us FROM blocked_cells GROUP BY ALL ORDER BY ALL"
+SPAN = "SELECT median(last_dump_us - first_dump_us) FROM processes WHERE incarnation = $incarnation"
 
 MEMBERS = """
 SELECT k.comm, m.rank, m.hostname, m.pid

@@ -6,7 +6,7 @@ clears everybody on it. Who is left explains all slow paths; where several are l
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Literal
@@ -15,21 +15,19 @@ import numpy as np
 import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis.findings import Effect, Finding, Level, Severity, severity_by_cost
+from nixt_pipeline.diagnosis.findings import Level
 from nixt_pipeline.diagnosis.observations import Observations, Process, Transfer
 from nixt_pipeline.diagnosis.windows import Marks, Window, chance, densest_window
 from nixt_pipeline.settings import Thresholds
 
 Floats = NDArray[np.float64]
-Medium = Literal["nvlink", "network"]
-MEDIA: tuple[Medium, ...] = ("nvlink", "network")
+# Within a host; between hosts of one NVLink domain (a rack such as NVL72); between others.
+Medium = Literal["nvlink", "rack", "network"]
+MEDIA: tuple[Medium, ...] = ("nvlink", "rack", "network")
 
 # The reference of a kind of transfer: what its best tenth of path and block reaches. A median would call "normal" what
 # more than half of the job suffers from.
 _BEST_SHARE = 0.1
-
-# Names in a sentence.
-_SHOWN = 4
 
 # How many standard deviations of the noise between blocks a path must be slower than the reference to count as slow,
 # and may be to count as healthy: the reference, the best tenth of healthy blocks, is 1.3 of them below the middle.
@@ -51,6 +49,7 @@ class Path:
 
     comm: int
     members: tuple[Process, ...]
+    medium: Medium
     time_us: Floats
     reference_us: Floats
 
@@ -58,11 +57,6 @@ class Path:
     def hosts(self) -> frozenset[str]:
         """Where it runs."""
         return frozenset(host for host, _ in self.members)
-
-    @property
-    def medium(self) -> Medium:
-        """What carries it between its members, by where they are."""
-        return "nvlink" if len(self.hosts) == 1 else "network"
 
     def ratio(self, part: slice) -> float:
         """Time against reference over a stretch; NaN when nothing was recorded in it."""
@@ -106,22 +100,42 @@ class Blame:
 def paths_of(seen: Observations, limits: Thresholds) -> list[Path]:
     """Every path that carries messages large enough to show bandwidth, compared with its alike."""
     large = [t for t in seen.transfers if t.size_bytes >= limits.large_message_bytes]
-    alike: dict[tuple[object, ...], list[float]] = defaultdict(list)
+    racks = _racks(seen)
+    alike: dict[tuple[Medium, tuple[object, ...]], list[float]] = defaultdict(list)
     by_path: dict[tuple[int, tuple[Process, ...]], list[Transfer]] = defaultdict(list)
     for transfer in large:
-        alike[transfer.alike].append(transfer.transfer_us)
+        alike[_medium(transfer, racks), transfer.alike].append(transfer.transfer_us)
         by_path[transfer.comm, tuple(sorted(transfer.members))].append(transfer)
     reference = {kind: float(np.quantile(times, _BEST_SHARE)) for kind, times in alike.items()}
     paths = []
     for (comm, members), transfers in sorted(by_path.items()):
         time, expected = np.zeros((2, seen.blocks))
+        medium = _medium(transfers[0], racks)
         for transfer in transfers:
             time[transfer.block] += transfer.transfer_us * transfer.stands_for
-            expected[transfer.block] += reference[transfer.alike] * transfer.stands_for
+            expected[transfer.block] += reference[medium, transfer.alike] * transfer.stands_for
         unknown = expected == 0
         time[unknown] = expected[unknown] = np.nan
-        paths.append(Path(comm, members, time, expected))
+        paths.append(Path(comm, members, medium, time, expected))
     return paths
+
+
+def _racks(seen: Observations) -> dict[str, frozenset[str]]:
+    """The hosts of the same NVLink domain, by host: NCCL counts a domain as one node, however many hosts it has."""
+    racks: dict[str, frozenset[str]] = {}
+    for comm in seen.communicators:
+        if comm.nnodes == 1 and len(comm.hosts) > 1:
+            joined = comm.hosts.union(*(racks.get(host, frozenset()) for host in comm.hosts))
+            racks.update(dict.fromkeys(joined, joined))
+    return racks
+
+
+def _medium(transfer: Transfer, racks: Mapping[str, frozenset[str]]) -> Medium:
+    """What carries a transfer between its members, by where they are."""
+    hosts = frozenset(host for host, _ in transfer.members)
+    if len(hosts) == 1:
+        return "nvlink"
+    return "rack" if racks.get(min(hosts), frozenset()) >= hosts else "network"
 
 
 def _widened(paths: list[Path], limits: Thresholds) -> Thresholds:
@@ -157,7 +171,10 @@ def find_slow(seen: Observations, limits: Thresholds) -> list[Blame]:
 
 
 def _crossed(item: SlowPath) -> frozenset[str]:
-    """Hosts inside which a path across hosts also moves bytes: where it has several ranks."""
+    """Hosts inside which a path across hosts also moves bytes: where it has several ranks, and all of a rack, in which
+    the same NVLinks carry both."""
+    if item.path.medium == "rack":
+        return item.path.hosts
     hosts = [host for host, _ in item.path.members]
     return frozenset(host for host in hosts if hosts.count(host) > 1) if len(hosts) > 2 else frozenset()
 
@@ -232,7 +249,7 @@ def _explain(slow: list[SlowPath], paths: list[Path], medium: Medium, limits: Th
     cleared = frozenset().union(*(path.hosts for path in healthy))
     sets = [item.path.hosts - cleared for item in slow]
     recorded = sum(path.ratio(window.part()) > 0 for path in paths if path.medium == medium)
-    if medium == "network" and not healthy and len(everybody) > 1 and len(slow) * 2 > recorded:
+    if medium != "nvlink" and not healthy and len(everybody) > 1 and len(slow) * 2 > recorded:
         single = [host for host in everybody if all(host in hosts for hosts in sets)]
         if len(single) != 1:
             return [Blame(medium, "fabric", (), (), False, tuple(slow), healthy, window)]
@@ -273,98 +290,3 @@ def _below_hosts(slow: list[SlowPath], healthy: tuple[Path, ...], medium: Medium
     hosts = frozenset().union(*(item.path.hosts for item in slow))
     one_host = tuple(hosts) if len(hosts) == 1 else ()
     return Blame(medium, "communicator", one_host, (), True, tuple(slow), healthy, window)
-
-
-def transfer_findings(seen: Observations, blames: list[Blame], limits: Thresholds) -> list[Finding]:
-    """In words, with what the slow paths cost: the time that a member spends in them beyond the reference."""
-    findings = []
-    for blame in blames:
-        part = blame.window.part()
-        by_member: dict[Process, float] = defaultdict(float)
-        for item in blame.slow:
-            for member in item.path.members:
-                by_member[member] += item.path.excess_us(part)
-        elapsed = float(seen.block_us[part].sum())
-        share = min(1.0, max(by_member.values()) / elapsed) if elapsed > 0 else 0.0
-        ratio = _ratio([item.path for item in blame.slow], part)
-        # What hardly costs the job anything is worth a note when it lasts.
-        lasting = blame.window.marked >= limits.min_blocks_without_cost
-        if share >= limits.p2_cost_share or lasting:
-            defective = limits.p1_transfer_ratio if lasting else float("inf")
-            severity = severity_by_cost(share, ratio, defective, limits)
-            findings.append(_finding(seen, blame, severity, share, ratio, sum(by_member.values())))
-    return findings
-
-
-def _ratio(paths: list[Path], part: slice) -> float:
-    """Time against reference in the middle block: the first one may have the connecting in it."""
-    if not paths:
-        return float("nan")
-    reference = np.nansum([path.reference_us[part] for path in paths], axis=0)
-    time = np.nansum([path.time_us[part] for path in paths], axis=0)
-    recorded = reference > 0
-    return float(np.median(time[recorded] / reference[recorded])) if recorded.any() else float("nan")
-
-
-def _finding(
-    seen: Observations, blame: Blame, severity: Severity, share: float, ratio: float, lost_us: float
-) -> Finding:
-    within = "inside the host (NVLink or PCIe)" if blame.medium == "nvlink" else "between hosts"
-    processes = tuple(sorted(f"{host}-pid{pid}" for host, pid in blame.processes))
-    communicators = tuple(sorted({seen.communicators[item.path.comm].id for item in blame.slow}))
-    healthy = _ratio(list(blame.healthy), blame.window.part())
-    cleared = (
-        f"{len(blame.healthy)} comparable paths stayed at {healthy:.2f} times their best, which clears all on them."
-        if blame.healthy
-        else "No comparable path stayed fast, so that nobody is cleared."
-    )
-    return Finding(
-        kind="fabric-slow" if blame.level == "fabric" else "slow-transfer",
-        severity=severity,
-        level=blame.level,
-        hosts=tuple(sorted(blame.hosts)),
-        processes=processes,
-        communicators=communicators,
-        ambiguous=blame.ambiguous,
-        onset_us=blame.window.onset_us(seen.block_end_us),
-        until_us=blame.window.until_us(seen.block_end_us),
-        effect=Effect(share, ratio, lost_us / 1e6),
-        evidence=(
-            f"Transfers {within} take {ratio:.2g} times as long as the best of their kind, on {len(blame.slow)} paths"
-            f" of {len(communicators)} communicators, in {blame.window.length} of {seen.blocks} stretches of the job;"
-            f" a member spends {share:.1%} of the time on what is too much.{_victims(blame)}"
-        ),
-        counter_evidence=f"{cleared} {_WHY[blame.level]}",
-        next_step=_NEXT[blame.level, blame.medium],
-    )
-
-
-def _victims(blame: Blame) -> str:
-    """Who is on the slow paths and not at fault."""
-    victims = sorted(frozenset().union(*(item.path.hosts for item in blame.slow)) - set(blame.hosts))
-    if not victims or blame.level == "fabric" or not blame.hosts:
-        return ""
-    shown = ", ".join(victims[:_SHOWN]) + (f" and {len(victims) - _SHOWN} more" if len(victims) > _SHOWN else "")
-    return f" Victims, slow on these paths only: {shown}."
-
-
-_WHY: dict[str, str] = {
-    "host": "The slow paths have no other uncleared member.",
-    "rank": "Its host has fast paths as well, so that only a part of the host is slow.",
-    "communicator": "Every host on the slow paths has fast ones as well: no host is to blame as a whole.",
-    "fabric": "A change of NCCL's algorithm or settings, or another job's traffic, would look the same.",
-}
-
-_NEXT: dict[tuple[str, str], str] = {
-    ("host", "network"): "Check the host's network cards: link speed and width, error and retransmission counters,"
-    " PCIe link; then its switch ports. Its GPUs are not the suspect.",
-    ("host", "nvlink"): "Check NVLink on the host: `nvidia-smi nvlink -s` and `-e`, NVSwitch and fabric manager logs,"
-    " and whether NCCL fell back to PCIe or shared memory.",
-    ("rank", "network"): "Check the network card nearest to this GPU (affinity, link speed, error counters).",
-    ("rank", "nvlink"): "Check this GPU's NVLinks: `nvidia-smi nvlink -s -i <gpu>`.",
-    ("communicator", "network"): "These rings share something below the hosts: compare the cards and the rail switch"
-    " that they use with those of the fast rings.",
-    ("communicator", "nvlink"): "Check the links among the GPUs of these communicators; others on the host are fast.",
-    ("fabric", "network"): "Check switches, routing and congestion at that time, other jobs' traffic, and whether NCCL"
-    " settings changed. Draining a host will not help.",
-}

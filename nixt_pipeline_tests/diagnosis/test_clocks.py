@@ -1,7 +1,14 @@
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import nixt_pipeline as nixt
+from nixt_pipeline.diagnosis import Diagnosis
 from nixt_pipeline.diagnosis.clocks import WriteTimes, host_clocks
+from nixt_pipeline.settings import Settings
+from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 
 
 def offsets(times: WriteTimes) -> dict[str, float]:
@@ -15,6 +22,10 @@ def test_a_host_that_is_off_does_not_move_the_others() -> None:
     many = [{"a": 100, "b": 102, "c": 5_101, "d": 101}]
     # Of a: from the median of 101, 102 and 5101.
     assert offsets(many) == {"a": -2, "b": 1, "c": 5_000, "d": -1}
+
+
+def test_one_of_three_hosts_that_is_an_hour_off_does_not_move_the_others_by_half_an_hour() -> None:
+    assert offsets([{"a": 0, "b": 2, "c": 3_600_000_000}]) == {"a": -2, "b": 2, "c": 3_599_999_999}
 
 
 def test_of_two_hosts_each_is_off_from_the_other() -> None:
@@ -56,3 +67,66 @@ def test_a_drift_is_told_from_the_scatter_of_dump_times() -> None:
 def test_a_drift_that_the_log_is_too_short_for_is_not_told(seed: int) -> None:
     clocks = host_clocks(job(drift_ppm=50, minutes=2, seed=seed))
     assert {clock.drift_ppm for clock in clocks.values()} == {None}
+
+
+def diagnosed(
+    directory: Path,
+    settings: Settings,
+    clock_us: Callable[[int], int],
+    nnodes: int = 1,
+    waited_us: int = 0,
+    set_host: int = 1,
+) -> Diagnosis:
+    """The diagnosis of a job of three hosts, tray-0 to tray-2, with an AllReduce every tenth of a second, in which all
+    wait for tray-2; the clock of tray-1 (`set_host`) is off by `clock_us` of the number of the collective."""
+    for rank in range(3):
+        lines = [
+            collective(
+                sn=n, rank=rank, n_ranks=3, nnodes=nnodes, host=f"tray-{rank}", pid=1, name="unknown",
+                time_us=100 + (rank < 2) * waited_us,
+                at_us=EPOCH_US + n * 100_000 + (clock_us(n) if rank == set_host else 0),
+            )
+            for n in range(80)
+        ]  # fmt: skip
+        write_log(directory / f"tray-{rank}-pid1.log", *lines)
+    return nixt.diagnose_run(nixt.ingest_run(directory, settings).run, settings)
+
+
+@pytest.mark.parametrize("nnodes", [1, 3])
+def test_a_clock_that_is_off_is_told_in_a_rack_as_elsewhere(nnodes: int, tmp_path: Path, settings: Settings) -> None:
+    found = diagnosed(tmp_path / "job", settings, lambda _: 37_000_000, nnodes)
+    (finding,) = found.findings
+    assert (found.verdict, finding.kind, finding.severity) == ("none-found", "clock-skew", "info")
+    assert finding.hosts == ("tray-1",)
+    assert "+37 s" in finding.evidence
+
+
+def test_a_clock_may_be_off_by_no_more_than_the_write_times_scatter(tmp_path: Path, settings: Settings) -> None:
+    # Distances of 0.2 and 2.2 s in turns: in the middle 1.2 s, which is more than 1 s, give or take 1.5 s.
+    found = diagnosed(tmp_path / "job", settings, lambda n: 200_000 + n % 2 * 2_000_000)
+    assert (found.verdict, found.findings) == ("none-found", ())
+
+
+@pytest.mark.parametrize(("set_host", "step_us"), [(0, 3_600_000_000), (2, -3_600_000_000)])
+def test_a_clock_that_is_set_hides_nobody_who_is_late(
+    set_host: int, step_us: int, tmp_path: Path, settings: Settings
+) -> None:
+    found = diagnosed(tmp_path / "job", settings, lambda n: (n >= 40) * step_us, waited_us=30_000, set_host=set_host)
+    late, clock = found.findings
+    assert (late.kind, late.hosts, late.onset_us) == ("late-arrival", ("tray-2",), EPOCH_US + 100_000)
+    # The others wait 30 ms of every 100 ms.
+    assert late.effect.cost_share == pytest.approx(0.3, rel=0.02)
+    assert (clock.kind, clock.hosts, clock.onset_us) == ("clock-skew", (f"tray-{set_host}",), EPOCH_US + 3_900_000)
+    assert "3,600 s while the job ran" in clock.evidence
+
+
+def test_a_host_without_a_clock_measures_nothing(tmp_path: Path, settings: Settings) -> None:
+    at_zero = diagnosed(tmp_path / "job", settings, lambda n: -(EPOCH_US + n * 100_000), waited_us=30_000)
+    (late,) = at_zero.findings
+    assert late.effect.cost_share == pytest.approx(0.3, rel=0.02)
+
+
+def test_a_host_in_1970_is_told(tmp_path: Path, settings: Settings) -> None:
+    late, clock = diagnosed(tmp_path / "job", settings, lambda _: -EPOCH_US + 5_000_000, waited_us=30_000).findings
+    assert late.effect.cost_share == pytest.approx(0.3, rel=0.02)
+    assert (clock.kind, clock.hosts) == ("clock-skew", ("tray-1",))

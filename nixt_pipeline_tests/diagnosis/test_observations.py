@@ -4,12 +4,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.api import ingest_run
-from nixt_pipeline.diagnosis.observations import Observations, observe, shared_out
+from nixt_pipeline.diagnosis.observations import Observations, observe
 from nixt_pipeline.diagnosis.replays import order_replays
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog
@@ -110,12 +109,6 @@ def test_sends_meet_their_receives_in_order(settings: Settings) -> None:
     # Two nodes are two pipeline stages: only Send, Recv and a 16 kB AllReduce join them.
     assert sorted(len(stage) for stage in seen.stages()) == [4, 4]
     assert [len({host for host, _ in stage}) for stage in seen.stages()] == [1, 1]
-
-
-def test_blocks_of_one_pass_share_its_time_and_those_of_the_first_last_as_long_as_most() -> None:
-    # Written at 4, 7, 7, 7 and 9 seconds after two that were written by the first pass, whose time nobody knows.
-    durations = np.array([1.0, 0.0, 4.0, 3.0, 0.0, 0.0, 2.0])
-    assert shared_out(durations, 0.5).tolist() == [1.0, 1.0, 4.0, 1.0, 1.0, 1.0, 2.0]
 
 
 def test_what_is_written_when_half_of_the_job_is_over_does_not_halve_the_job(

@@ -37,7 +37,7 @@ def fresh_share(lag_us: NDArray[np.float64], per_step: int = 1) -> float:
     cells = pd.DataFrame({"comm": 0, "coll": "AllReduce", "coll_sn": np.arange(COLLECTIVES), "ranks_seen": RANKS})
     series = pd.DataFrame(
         {
-            "comm": [0], "coll": ["AllReduce"], "n_ranks": [RANKS], "nnodes": [1], "cells": [COLLECTIVES],
+            "comm": [0], "coll": ["AllReduce"], "n_ranks": [RANKS], "shape": [7], "cells": [COLLECTIVES],
             "lo": [0.0], "hi": [COLLECTIVES - 1.0], "per_step": [per_step],
         }
     )  # fmt: skip
@@ -47,7 +47,7 @@ def fresh_share(lag_us: NDArray[np.float64], per_step: int = 1) -> float:
         con.register("series", series)
         con.execute(
             "CREATE TABLE diagnosed_communicators AS"
-            " SELECT 0 AS comm, hash('0xc', 'dp', 4, 1) AS communicator, 4 AS n_ranks, 1 AS nnodes"
+            " SELECT 0 AS comm, hash('0xc', 'dp', 4, 1) AS communicator, 4 AS n_ranks, 7 AS shape"
         )
         measure_overlap(con)
         [(fresh,)] = con.sql("SELECT fresh FROM fresh_shares").fetchall()

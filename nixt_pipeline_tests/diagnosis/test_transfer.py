@@ -1,9 +1,11 @@
 """Hosts a, b, c, d with a data-parallel ring between each neighbouring pair; ten blocks of a second."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nixt_pipeline.diagnosis.observations import Communicator, Observations
-from nixt_pipeline.diagnosis.transfer import Blame, find_slow, transfer_findings
+from nixt_pipeline.diagnosis.transfer import Blame, find_slow, paths_of
+from nixt_pipeline.diagnosis.transfer_findings import transfer_findings
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.diagnosis.examples import collective, communicator, observations
 
@@ -124,3 +126,31 @@ def test_what_costs_little_and_is_over_soon_is_not_told() -> None:
     blames: list[Blame] = find_slow(observed, bold)
     assert [blame.hosts for blame in blames] == [("b",)]
     assert transfer_findings(observed, blames, bold) == []
+
+
+def in_rack(number: int, *hosts: str) -> Communicator:
+    """A ring over hosts of one NVLink domain, which NCCL counts as one node."""
+    return replace(ring(number, *hosts), nnodes=1, coll_type="nvlink-only")
+
+
+def test_between_hosts_of_a_rack_nvlink_is_to_be_checked_and_no_network_card() -> None:
+    observed = seen((in_rack(0, "a", "b"), SLOW), (in_rack(1, "b", "c"), SLOW), (in_rack(2, "a", "c"), FAST))
+    (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
+    assert (finding.hosts, finding.level) == (("b",), "host")
+    assert "NVLink" in finding.next_step
+    assert "NVLink domain" in finding.evidence
+    assert "not the suspect" not in finding.next_step
+
+
+def test_hosts_that_share_a_rack_are_known_from_any_communicator() -> None:
+    # The ring over a to d reaches another rack; what a and b exchange stays in theirs.
+    pair = ring(1, "a", "b")
+    observed = seen((ring(0, "a", "b", "c", "d"), FAST), (pair, SLOW), (in_rack(2, "a", "b"), FAST))
+    assert [path.medium for path in paths_of(observed, LIMITS)] == ["network", "rack", "rack"]
+
+
+def test_what_stays_on_a_host_is_no_reference_for_what_leaves_it_in_a_rack() -> None:
+    # Four times as fast within a host: the ring over four hosts is not slow for that.
+    inside = replace(communicator(0, ("a", 1), ("a", 2), ("a", 3), ("a", 4)), nnodes=1)
+    observed = seen((inside, FAST), (in_rack(1, "a", "b", "c", "d"), [4_000.0] * 10))
+    assert find_slow(observed, LIMITS) == []

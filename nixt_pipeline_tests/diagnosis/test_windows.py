@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from nixt_pipeline.diagnosis.windows import Window, chance, densest_window
+from nixt_pipeline.diagnosis.windows import Window, chance, densest_window, noise_of
 
 
 def marks(text: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -27,3 +27,11 @@ def test_chance_is_the_binomial_tail_times_everything_that_was_tried() -> None:
     # Nine or ten of ten at 1/4: 10 * 0.25^9 * 0.75 + 0.25^10 = 31 / 4^10; times 4 entities and 10 beginnings.
     assert chance(Window(0, 9, 9, 10), rate=1 / 4, tested=4) == pytest.approx(31 / 4**10 * 40)
     assert chance(Window(0, 0, 1, 40), rate=1 / 2, tested=2) == 1.0
+
+
+def test_blocks_that_resemble_their_neighbours_count_for_less_but_never_for_nothing() -> None:
+    # Two periods of a sine in 200 blocks: neighbours correlate by cos(2 pi / 100) = 0.998, which is taken as 0.9. An
+    # alternation correlates by -1, which is taken as 0.
+    waves = np.sin(2 * np.pi * np.arange(200) / 100)
+    assert noise_of([(waves, None)]).correlation == 0.9
+    assert noise_of([(np.tile([1.0, -1.0], 100), None)]).correlation == 0.0

@@ -1,0 +1,123 @@
+"""Slow transfers in words, with what they cost."""
+
+from collections import defaultdict
+
+import numpy as np
+
+from nixt_pipeline.diagnosis.findings import Effect, Finding, Severity, severity_by_cost
+from nixt_pipeline.diagnosis.observations import Observations, Process
+from nixt_pipeline.diagnosis.transfer import Blame, Medium, Path
+from nixt_pipeline.settings import Thresholds
+
+# Names in a sentence.
+_SHOWN = 4
+
+
+def transfer_findings(seen: Observations, blames: list[Blame], limits: Thresholds) -> list[Finding]:
+    """In words, with what the slow paths cost: the time that a member spends in them beyond the reference."""
+    findings = []
+    for blame in blames:
+        part = blame.window.part()
+        by_member: dict[Process, float] = defaultdict(float)
+        for item in blame.slow:
+            for member in item.path.members:
+                by_member[member] += item.path.excess_us(part)
+        elapsed = float(seen.block_us[part].sum())
+        share = min(1.0, max(by_member.values()) / elapsed) if elapsed > 0 else 0.0
+        ratio = _ratio([item.path for item in blame.slow], part)
+        # What hardly costs the job anything is worth a note when it lasts.
+        lasting = blame.window.marked >= limits.min_blocks_without_cost
+        if share >= limits.p2_cost_share or lasting:
+            defective = limits.p1_transfer_ratio if lasting else float("inf")
+            severity = severity_by_cost(share, ratio, defective, limits)
+            findings.append(_finding(seen, blame, severity, share, ratio, sum(by_member.values())))
+    return findings
+
+
+def _ratio(paths: list[Path], part: slice) -> float:
+    """Time against reference in the middle block: the first one may have the connecting in it."""
+    if not paths:
+        return float("nan")
+    reference = np.nansum([path.reference_us[part] for path in paths], axis=0)
+    time = np.nansum([path.time_us[part] for path in paths], axis=0)
+    recorded = reference > 0
+    return float(np.median(time[recorded] / reference[recorded])) if recorded.any() else float("nan")
+
+
+def _finding(
+    seen: Observations, blame: Blame, severity: Severity, share: float, ratio: float, lost_us: float
+) -> Finding:
+    processes = tuple(sorted(f"{host}-pid{pid}" for host, pid in blame.processes))
+    communicators = tuple(sorted({seen.communicators[item.path.comm].id for item in blame.slow}))
+    healthy = _ratio(list(blame.healthy), blame.window.part())
+    cleared = (
+        f"{len(blame.healthy)} comparable paths stayed at {healthy:.2f} times their best, which clears all on them."
+        if blame.healthy
+        else "No comparable path stayed fast, so that nobody is cleared."
+    )
+    return Finding(
+        kind="fabric-slow" if blame.level == "fabric" else "slow-transfer",
+        severity=severity,
+        level=blame.level,
+        hosts=tuple(sorted(blame.hosts)),
+        processes=processes,
+        communicators=communicators,
+        ambiguous=blame.ambiguous,
+        onset_us=blame.window.onset_us(seen.block_end_us),
+        until_us=blame.window.until_us(seen.block_end_us),
+        effect=Effect(share, ratio, lost_us / 1e6),
+        evidence=(
+            f"Transfers {_WITHIN[blame.medium]} take {ratio:.2g} times as long as the best of their kind, on"
+            f" {len(blame.slow)} paths of {len(communicators)} communicators, in {blame.window.length} of {seen.blocks}"
+            f" stretches of the job; a member spends {share:.1%} of the time on what is too much.{_victims(blame)}"
+        ),
+        counter_evidence=f"{cleared} {_WHY[blame.level]}",
+        next_step=_NEXT[blame.level, blame.medium],
+    )
+
+
+def _victims(blame: Blame) -> str:
+    """Who is on the slow paths and not at fault."""
+    victims = sorted(frozenset().union(*(item.path.hosts for item in blame.slow)) - set(blame.hosts))
+    if not victims or blame.level == "fabric" or not blame.hosts:
+        return ""
+    shown = ", ".join(victims[:_SHOWN]) + (f" and {len(victims) - _SHOWN} more" if len(victims) > _SHOWN else "")
+    return f" Victims, slow on these paths only: {shown}."
+
+
+_WITHIN: dict[Medium, str] = {
+    "nvlink": "inside the host (NVLink or PCIe)",
+    "rack": "between hosts of one NVLink domain",
+    "network": "between hosts",
+}
+
+_WHY: dict[str, str] = {
+    "host": "The slow paths have no other uncleared member.",
+    "rank": "Its host has fast paths as well, so that only a part of the host is slow.",
+    "communicator": "Every host on the slow paths has fast ones as well: no host is to blame as a whole.",
+    "fabric": "A change of NCCL's algorithm or settings, or another job's traffic, would look the same.",
+}
+
+_NEXT: dict[tuple[str, str], str] = {
+    ("host", "network"): "Check the host's network cards: link speed and width, error and retransmission counters,"
+    " PCIe link; then its switch ports. Its GPUs are not the suspect.",
+    ("host", "nvlink"): "Check NVLink on the host: `nvidia-smi nvlink -s` and `-e`, NVSwitch and fabric manager logs,"
+    " and whether NCCL fell back to PCIe or shared memory.",
+    ("rank", "network"): "Check the network card nearest to this GPU (affinity, link speed, error counters).",
+    ("rank", "nvlink"): "Check this GPU's NVLinks: `nvidia-smi nvlink -s -i <gpu>`.",
+    (
+        "host",
+        "rack",
+    ): "Check the host's NVLinks and NVSwitch ports: `nvidia-smi nvlink -s` and `-e`, switch tray and fabric"
+    " manager logs, IMEX. Network cards do not carry this.",
+    ("rank", "rack"): "Check this GPU's NVLinks and their switch ports: `nvidia-smi nvlink -s -i <gpu>` and `-e`.",
+    ("communicator", "rack"): "These groups share something below the hosts: compare the NVLink ports and switch trays"
+    " that they use with those of the fast ones.",
+    ("fabric", "rack"): "Check the NVLink switches and their fabric manager, and whether NCCL settings changed. Network"
+    " cards do not carry this, and draining a host will not help.",
+    ("communicator", "network"): "These rings share something below the hosts: compare the cards and the rail switch"
+    " that they use with those of the fast rings.",
+    ("communicator", "nvlink"): "Check the links among the GPUs of these communicators; others on the host are fast.",
+    ("fabric", "network"): "Check switches, routing and congestion at that time, other jobs' traffic, and whether NCCL"
+    " settings changed. Draining a host will not help.",
+}
