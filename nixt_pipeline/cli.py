@@ -5,7 +5,6 @@ Exit codes: 0 fine, 1 findings as urgent as `--fail-on`, 2 usage or input error,
 Results go to standard output, progress and messages to standard error.
 """
 
-import json
 import re
 import sys
 import time
@@ -19,12 +18,13 @@ import duckdb
 from nixt_pipeline import api, fleet_commands
 from nixt_pipeline.diagnosis.findings import SEVERITIES, Severity
 from nixt_pipeline.diagnosis.text import as_markdown, as_text
+from nixt_pipeline.inert import json_text, visible, visible_lines
 from nixt_pipeline.inspector.operations import format_bytes
 from nixt_pipeline.inspector.runs import RunDirectory
 from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import catalog, unread
 from nixt_pipeline.store.accounts import IngestSummary
-from nixt_pipeline.terminal import Commands, InputError, input_errors, print_rows
+from nixt_pipeline.terminal import Commands, InputError, input_errors, print_rows, say, show_log_inertly
 from nixt_pipeline.watch import look
 
 # Files that were left alone and are named after an ingest.
@@ -41,6 +41,7 @@ def main(context: click.Context) -> None:
     Where things are kept is set by NIXT_DATA_DIR, NIXT_REPORTS_DIR, NIXT_LANDING_DIR or a nixt.toml in the working
     directory.
     """
+    show_log_inertly()
     with input_errors():
         context.obj = load_settings()
 
@@ -54,7 +55,7 @@ def ingest(settings: Settings, directory: Path, run: str | None, form: str) -> N
     """Read the dump directory of one job into the store. Unchanged files are not read again."""
     with input_errors():
         summary = _ingest(directory, run, settings)
-    click.echo(json.dumps(summary.to_json()) if form == "json" else _describe(summary))
+    click.echo(json_text(summary.to_json()) if form == "json" else visible_lines(_describe(summary)))
     if not summary.records["stored"]:
         raise InputError(unread.no_records(summary.run, settings))
     left_alone = unread.set_aside(summary.run, settings)
@@ -80,7 +81,7 @@ def decode(settings: Settings, directory: Path, share: str, run: str | None) -> 
         raise click.BadOptionUsage("share", f"--share is I/N with I from 0 to N - 1, for example 3/16; not {share!r}")
     with input_errors():
         n_bytes = api.decode_share(directory, settings, int(match[1]), int(match[2]), run)
-    click.echo(f"share {share} of {directory}: {format_bytes(n_bytes)} of logs are decoded")
+    click.echo(visible(f"share {share} of {directory}: {format_bytes(n_bytes)} of logs are decoded"))
 
 
 @main.command()
@@ -119,7 +120,7 @@ def diagnose(context: click.Context, run_or_directory: str, form: str, fail_on: 
         if Path(run_or_directory).is_dir():
             run = _ingest(Path(run_or_directory), None, settings).run
         diagnosis = api.diagnose_run(run, settings)
-    words = {"json": lambda d: json.dumps(d.to_json(), indent=1), "markdown": as_markdown, "text": as_text}
+    words = {"json": lambda d: json_text(d.to_json(), indent=1), "markdown": as_markdown, "text": as_text}
     click.echo(words[form](diagnosis))
     if fail_on and diagnosis.at_least(fail_on):
         context.exit(1)
@@ -158,7 +159,7 @@ def demo(settings: Settings, seed: int) -> None:
     with input_errors():
         job = write_demo_job(directory, seed=seed)
         (directory / settings.finished_markers[0]).touch()
-        click.echo(f"Wrote {job.records:,} records of {len(job.hosts)} hosts to {directory}. {job.fault}", err=True)
+        say(f"Wrote {job.records:,} records of {len(job.hosts)} hosts to {directory}. {job.fault}")
         run = _ingest(directory, None, settings).run
         click.echo(_analyse_and_report(run, settings))
 
@@ -180,13 +181,12 @@ def ui(settings: Settings, host: str, port: int, read_only: bool) -> None:
         settings.landing_dir.mkdir(parents=True, exist_ok=True)
         sockets = listen(host, port)
         if not is_loopback(host) and not read_only:
-            click.echo(
+            say(
                 f"Warning: everybody who reaches {host}:{port} can start, stop and remove runs. Put a reverse proxy"
-                " with login and TLS before it (docs/operations.md), or add --read-only.",
-                err=True,
+                " with login and TLS before it (docs/operations.md), or add --read-only."
             )
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        click.echo(f"{address}  (drop dump directories into {settings.landing_dir}; Ctrl-C stops)", err=True)
+        say(f"{address}  (drop dump directories into {settings.landing_dir}; Ctrl-C stops)")
         serve(settings, sockets, host, read_only)
 
 
@@ -213,7 +213,7 @@ def watch(context: click.Context, directory: Path | None, once: bool) -> None:
             seen = look(settings, take_up, given_up)
         for run, reason in {**seen.failed, **seen.waiting}.items():
             if run in seen.failed or run not in shown:
-                click.echo(f"{run}: {'failed' if run in seen.failed else 'waits'}: {reason}", err=True)
+                say(visible(f"{run}: {'failed' if run in seen.failed else 'waits'}: {reason}"))
         shown = dict(seen.waiting)
         if once:
             context.exit(2 if seen.failed else 0)
@@ -277,7 +277,7 @@ class _PlainProgress:
         tenth = 10 * done // total if total else 10
         if tenth > self._tenth:
             self._tenth = tenth
-            click.echo(f"{self._title}: {10 * tenth} % {name}".rstrip(), err=True)
+            say(f"{self._title}: {10 * tenth} % {name}".rstrip())
 
 
 main.add_command(fleet_commands.runs)

@@ -1,6 +1,5 @@
 """Commands about several runs: list them, compare them."""
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +15,7 @@ from nixt_pipeline.comparison.retention import Policy, apply_retention, plan_ret
 from nixt_pipeline.comparison.selection import timestamp_us
 from nixt_pipeline.comparison.statistics import Change
 from nixt_pipeline.comparison.text import as_markdown, as_text
+from nixt_pipeline.inert import json_text
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.manifest import read_manifest
 from nixt_pipeline.store.run_catalog import RUN_CATALOG_COLUMNS, current_run_catalog
@@ -106,7 +106,7 @@ def _page(comparison: Comparison, settings: Settings) -> str:
 
 _COMPARISON_FORMS: dict[str, Callable[[Comparison, Settings], str]] = {
     "text": lambda comparison, _: as_text(comparison),
-    "json": lambda comparison, _: json.dumps(comparison.to_json(), indent=1),
+    "json": lambda comparison, _: json_text(comparison.to_json(), indent=1),
     "markdown": lambda comparison, _: as_markdown(comparison),
     "html": _page,
 }

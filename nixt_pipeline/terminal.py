@@ -1,7 +1,8 @@
-"""What every command does alike: errors that the user can fix, and tables on standard output."""
+"""What every command does alike: errors that the user can fix, and text and tables on standard output, all of it inert
+(`nixt_pipeline.inert`), because names and messages may come from a log."""
 
 import csv
-import json
+import logging
 import os
 import sys
 import traceback
@@ -12,6 +13,7 @@ from typing import Any
 import click
 
 from nixt_pipeline.errors import EXIT_BROKEN_PIPE, EXIT_DEFECT, EXIT_INPUT, EXIT_INTERRUPTED, NixtError
+from nixt_pipeline.inert import csv_cell, distinct, json_text, visible, visible_lines
 
 
 class InputError(click.ClickException):
@@ -28,21 +30,24 @@ class Commands(click.Group):
         of the bug, and never with the code that means findings."""
         try:
             return super().invoke(ctx)
-        except (click.exceptions.Exit, click.ClickException):
+        except click.exceptions.Exit:
+            raise
+        except click.ClickException as error:
+            # Click's own messages quote arguments, which may be names that a shell found with a pattern.
+            vars(error)["message"] = visible_lines(error.message)
             raise
         except (KeyboardInterrupt, click.Abort):
-            click.echo("Interrupted; what is complete is kept, start again to go on.", err=True)
+            say("Interrupted; what is complete is kept, start again to go on.")
             ctx.exit(EXIT_INTERRUPTED)
         except BrokenPipeError:
             # Who reads has read enough (head). Python would complain again when it flushes at its end.
             sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
             ctx.exit(EXIT_BROKEN_PIPE)
         except Exception as error:
-            click.echo(traceback.format_exc(), err=True)
-            click.echo(
+            say(traceback.format_exc())
+            say(
                 f"This is a defect of nixt_pipeline, not of your input: {type(error).__name__}. Please report it with"
-                " the lines above.",
-                err=True,
+                " the lines above."
             )
             ctx.exit(EXIT_DEFECT)
 
@@ -55,17 +60,36 @@ def input_errors() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except (NixtError, OSError) as error:
-        raise InputError(str(error)) from error
+        raise InputError(visible(str(error))) from error
+
+
+def say(text: str) -> None:
+    """Tell something on standard error: progress, warnings, what failed."""
+    click.echo(visible_lines(text), err=True)
+
+
+class _VisibleLog(logging.Formatter):
+    """Warnings and tracebacks of the library, which may quote a log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible_lines(super().format(record))
+
+
+def show_log_inertly() -> None:
+    """Make what is logged without any other configuration, which goes to standard error, inert."""
+    if logging.lastResort:
+        logging.lastResort.setFormatter(_VisibleLog())
 
 
 def print_rows(names: list[str], rows: Sequence[tuple[Any, ...]], form: str) -> None:
     """Print a table for people (`table`), or all of it as `csv` or `json`."""
     if form == "csv":
         writer = csv.writer(sys.stdout)
-        writer.writerow(names)
-        writer.writerows(rows)
+        writer.writerow(map(csv_cell, names))
+        writer.writerows(map(csv_cell, row) for row in rows)
     elif form == "json":
-        click.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], default=str))
+        columns = distinct(names)
+        click.echo(json_text([dict(zip(columns, row, strict=True)) for row in rows]))
     elif names:
         _print_table(names, rows)
 
@@ -80,8 +104,8 @@ def _print_table(names: list[str], rows: Sequence[tuple[Any, ...]]) -> None:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False)
     for index, name in enumerate(names):
         numeric = any(isinstance(row[index], int | float) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(Text(visible(name)), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text("" if value is None else str(value)) for value in row))
+        table.add_row(*(Text("" if value is None else visible(str(value))) for value in row))
     console.print(table)
     console.print(f"({len(rows):,} row{'' if len(rows) == 1 else 's'})", style="dim", highlight=False)

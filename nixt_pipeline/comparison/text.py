@@ -6,6 +6,7 @@ from nixt_pipeline.comparison.conclusion import caution
 from nixt_pipeline.comparison.results import Comparison, Measure
 from nixt_pipeline.comparison.statistics import Change
 from nixt_pipeline.comparison.summaries import KernelKey
+from nixt_pipeline.inert import markdown, visible
 
 _HEADINGS = ("kernel", "", "share", "A us", "B us", "change", "interval", "verdict")
 _NUMBERS = range(2, 7)
@@ -58,7 +59,7 @@ def as_text(comparison: Comparison) -> str:
     """Plain text: the verdict, what it rests on, and a line for transfer and waiting of each kernel."""
     lines = [headline(comparison), ""]
     lines += [f"  {label + ':':<14}{value}" for label, value in facts(comparison)]
-    rows = table_rows(comparison)
+    rows = [tuple(map(visible, row)) for row in table_rows(comparison)]
     if rows:
         widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
         lines.append("")
@@ -66,20 +67,21 @@ def as_text(comparison: Comparison) -> str:
     if comparison.not_compared:
         lines += ["", "  not compared:"]
         lines += [f"    {key.label}: {reason}" for key, reason in not_compared(comparison)]
-    return "\n".join(lines)
+    return "\n".join(map(visible, lines))
 
 
 def as_markdown(comparison: Comparison) -> str:
     """The same as Markdown."""
-    lines = [f"# {comparison.b.name} against {comparison.a.name}", "", f"**{headline(comparison)}**", ""]
-    lines += [f"- **{label}**: {value}" for label, value in facts(comparison)]
-    rows = table_rows(comparison)
+    lines = [f"# {markdown(f'{comparison.b.name} against {comparison.a.name}')}", ""]
+    lines += [f"**{markdown(headline(comparison))}**", ""]
+    lines += [f"- **{label}**: {markdown(value)}" for label, value in facts(comparison)]
+    rows = [tuple(map(markdown, row)) for row in table_rows(comparison)]
     if rows:
         rule = ["---:" if number in _NUMBERS else "---" for number in range(len(_HEADINGS))]
         lines += ["", *("| " + " | ".join(cells) + " |" for cells in (_HEADINGS, rule, *rows))]
     if comparison.not_compared:
         lines += ["", "Not compared:", ""]
-        lines += [f"- {key.label}: {reason}" for key, reason in not_compared(comparison)]
+        lines += [f"- {markdown(key.label)}: {markdown(reason)}" for key, reason in not_compared(comparison)]
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ import textwrap
 from datetime import UTC, datetime
 
 from nixt_pipeline.diagnosis.findings import SEVERITIES, Diagnosis, Finding
+from nixt_pipeline.inert import markdown, visible
 
 _WIDTH = 100
 _MANY = 8
@@ -31,12 +32,12 @@ _URGENCY = {"P0": "act now", "P1": "open a ticket", "P2": "note", "info": "for i
 
 def as_text(diagnosis: Diagnosis) -> str:
     """Plain text: what, where, since when, how bad, how sure, what to check next."""
-    lines = [f"{diagnosis.run}: {verdict_line(diagnosis)}", *_basis(diagnosis)]
+    lines = [visible(line) for line in (f"{diagnosis.run}: {verdict_line(diagnosis)}", *_basis(diagnosis))]
     for number, finding in enumerate(diagnosis.findings, start=1):
-        lines += ["", f"{number}. {finding.severity} ({_URGENCY[finding.severity]})  {headline(finding)}"]
+        lines += ["", visible(f"{number}. {finding.severity} ({_URGENCY[finding.severity]})  {headline(finding)}")]
         for label, value in _parts(finding):
             lines += textwrap.wrap(
-                value,
+                visible(value),
                 _WIDTH,
                 initial_indent=f"   {label + ':':<12}",
                 subsequent_indent=" " * 15,
@@ -48,10 +49,11 @@ def as_text(diagnosis: Diagnosis) -> str:
 
 def as_markdown(diagnosis: Diagnosis) -> str:
     """The same as Markdown."""
-    lines = [f"# {diagnosis.run}", "", verdict_line(diagnosis), "", *_basis(diagnosis)]
+    lines = [f"# {markdown(diagnosis.run)}", "", markdown(verdict_line(diagnosis)), ""]
+    lines += map(markdown, _basis(diagnosis))
     for finding in diagnosis.findings:
-        lines += ["", f"## {finding.severity}: {headline(finding)}", ""]
-        lines += [f"- **{label}**: {value}" for label, value in _parts(finding)]
+        lines += ["", f"## {finding.severity}: {markdown(headline(finding))}", ""]
+        lines += [f"- **{label}**: {markdown(value)}" for label, value in _parts(finding)]
     return "\n".join(lines)
 
 

@@ -16,8 +16,9 @@ from io import StringIO
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
+from nixt_pipeline.inert import visible
 from nixt_pipeline.reporting.palette import ALERT_COLOUR, INK, SHARE_CLASSES
-from nixt_pipeline.reporting.text import duration, number, percent, visible
+from nixt_pipeline.reporting.text import duration, number, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,6 +1,5 @@
 """What lies beside the page: every table of the report as CSV and Parquet, and the report for programs."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from nixt_pipeline.inert import FORMULA, json_text
 from nixt_pipeline.isolation import attempt
 from nixt_pipeline.reporting.content import RunContent, Source
 from nixt_pipeline.reporting.diagnosis import finding_anchors, verdict_sentence
@@ -17,9 +17,6 @@ from nixt_pipeline.reporting.text import plain
 from nixt_pipeline.store.files import replacing, write_table
 
 SCHEMA = 1
-
-# What a spreadsheet takes for the start of a formula (OWASP, "CSV injection").
-_FORMULA = r"^[=+\-@\t\r]"
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ def _safe(column: pa.ChunkedArray) -> pa.ChunkedArray:
         column = column.cast(pa.string())
     if not pa.types.is_string(column.type):
         return column
-    risky = pc.match_substring_regex(column, _FORMULA)
+    risky = pc.match_substring_regex(column, FORMULA)
     return pc.if_else(risky, pc.binary_join_element_wise("'", column, ""), column)
 
 
@@ -96,7 +93,7 @@ def report_json(content: RunContent) -> str:
     diagnosis = content.diagnosis
     findings: list[Mapping[str, Any]] = list(diagnosis["findings"]) if diagnosis else []
     return (
-        json.dumps(
+        json_text(
             {
                 "schema": SCHEMA,
                 "run": content.manifest.run,

@@ -10,8 +10,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from nixt_pipeline.inert import visible
 from nixt_pipeline.reporting.palette import COLL_TYPE_COLOURS
-from nixt_pipeline.reporting.text import visible
 
 
 def render(template: str, **context: Any) -> str:

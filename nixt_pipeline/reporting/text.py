@@ -1,21 +1,12 @@
-"""Turn values into words for people. What comes from a log is untrusted: `visible` makes it safe to look at.
-
-HTML escaping is Jinja's job; this module removes what escaping leaves in place: controls, direction overrides.
-"""
+"""Turn values into words for people. What comes from a log is untrusted: `visible` makes it safe to look at."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from nixt_pipeline.inert import visible
 from nixt_pipeline.inspector.operations import format_bytes
 
 NOT_AVAILABLE = "–"  # noqa: RUF001 (an en dash is meant)
-
-
-def visible(text: str) -> str:
-    """Replace every character that does not print (controls, overrides, odd spaces) by its escape, like `\\u202e`."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
 
 
 def shorten(text: str, limit: int) -> str:

@@ -10,7 +10,7 @@ from nixt_pipeline.reporting.downloads import downloads, report_json, spreadshee
 from nixt_pipeline_tests.reporting import examples
 
 
-@pytest.mark.parametrize("formula", ["=cmd()", "+1", "-1+2", "@SUM(A1)", "\t=1", "\r=1"])
+@pytest.mark.parametrize("formula", ["=cmd()", "+1", "-1+2", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "\uff1d1"])
 def test_text_that_a_spreadsheet_would_calculate_starts_with_an_apostrophe(formula: str) -> None:
     table = pa.table({"name": [formula, "plain", None], "number": [-1, 2, 3]})
     assert spreadsheet_safe(table).to_pydict() == {"name": ["'" + formula, "plain", None], "number": [-1, 2, 3]}

@@ -3,14 +3,6 @@ import pytest
 from nixt_pipeline.reporting import text
 
 
-def test_visible_shows_characters_that_would_hide_or_reorder_text() -> None:
-    assert text.visible("a\x00b\u202ec\nd") == "a\\u0000b\\u202ec\\u000ad"
-
-
-def test_visible_leaves_printable_text_of_any_script_alone() -> None:
-    assert text.visible("gpu-1 <漢字> Ж") == "gpu-1 <漢字> Ж"
-
-
 def test_shorten_keeps_both_ends_of_a_long_name() -> None:
     # 9 characters: 4 from the start, the ellipsis, 4 from the end.
     assert text.shorten("node-0000001-pid77", 9) == "node…id77"
