@@ -24,7 +24,8 @@ HOSTILE = (
     "gpu\ufe0f", "gpu\u115f", "gpu\U000e0041", "gpu\u00a0-1", "=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(1)", "\t=1",
     "\r=1", "\n=2+5", "\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20SUM", "[a](http://evil.example)",
     "![a](//evil.example/x.png)", "<img src=x onerror=alert(1)>", "a|b|c", "`x`", "**bold** _it_ ~~s~~", "# head",
-    "&#x202e;", "http://evil.example", "www.evil.example", "[bold red]a[/]", "$\\frac{1}{0}$", "\\", "\\x1b[2J", "'\"; DROP TABLE events; --",
+    "&#x202e;", "http://evil.example", "www.evil.example", "[bold red]a[/]",
+    "$\\frac{1}{0}$", "\\", "\\x1b[2J", "'\"; DROP TABLE events; --",
 )  # fmt: skip
 # What must never leave on standard output or error: controls but for the ends of lines, and what hides or turns text.
 FORBIDDEN = [chr(c) for c in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if chr(c) not in "\r\n"]
