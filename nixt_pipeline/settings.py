@@ -161,6 +161,11 @@ class Settings(BaseSettings):
         ge=1024,
         description="A line longer than this is rejected unread (64-channel verbose records need 14 kB)",
     )
+    # A log whose first 100,000 lines hold no record is none; reading a line that is none takes as long as reading many
+    # that are, and a few kilobytes of gzip can hold millions.
+    max_refused_lines: int = Field(
+        100_000, ge=1, description="A file is read no further after so many lines without a single record"
+    )
     # gzip folds these logs 28 times, more than 1,000 times is beyond what it can; only zeros and the like come near.
     max_compression_ratio: int = Field(
         200, ge=1, description="A compressed file is read no further once it has unfolded to more than this many times"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from nixt_pipeline.inspector.runs import RunDirectory, find_runs, is_finished
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_text
+from nixt_pipeline.store.first_record import why_no_record, without_emptied
 
 log = logging.getLogger(__name__)
 
@@ -36,13 +37,16 @@ def look(settings: Settings, take_up: Callable[[RunDirectory], None], given_up: 
     directories, skipped = find_runs(
         settings.landing_dir, settings.finished_markers, follow_links=settings.follow_links
     )
-    done, failed, waiting = [], {}, dict(skipped)
+    done, failed, waiting = [], {}, without_emptied(skipped, known)
     for directory in directories:
         if directory.fingerprint in (known.get(directory.run), given_up.get(directory.run)):
             continue
         finished = is_finished(directory, settings, time.time())
         if not finished.finished:
             waiting[directory.run] = finished.reason
+            continue
+        if directory.run not in known and (reason := why_no_record(directory.path, settings)) is not None:
+            waiting[directory.run] = reason
             continue
         try:
             take_up(directory)

@@ -17,6 +17,7 @@ from nixt_pipeline.defs.partitions import runs
 from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.inspector.runs import NOT_REACHED, Finished, LandingError, RunDirectory, find_runs, is_finished
 from nixt_pipeline.settings import Settings
+from nixt_pipeline.store.first_record import why_no_record, without_emptied
 
 RUN_TAG = "nixt/run"
 FINGERPRINT_TAG = "nixt/fingerprint"
@@ -26,6 +27,8 @@ DIRECTORY_TAG = "nixt/directory"
 # Seconds to wait after a failed attempt before the next one. A full disk or a lost file system heals within minutes;
 # what has failed three times needs a person.
 RETRY_PAUSES_S = (60.0, 600.0)
+# The number of an attempt that was not made, because there was nothing to ingest.
+WITHOUT_RECORD = 0
 MAX_ATTEMPTS = 1 + len(RETRY_PAUSES_S)
 # How many of the job's latest Dagster runs are looked at to learn how the attempts ended. A tick requests at most
 # `sensor_max_runs_per_tick` (20), so that these cover the last 25 busy ticks, over ten minutes.
@@ -91,6 +94,7 @@ class Decision:
     requests: tuple[tuple[RunDirectory, Attempt], ...]
     waiting: dict[str, str]
     not_reached: tuple[RunDirectory, ...]
+    without_record: tuple[RunDirectory, ...] = ()
 
 
 def decide(
@@ -101,20 +105,26 @@ def decide(
     limit: int,
     now: float,
     out_of_time: Callable[[], bool] = lambda: False,
+    why_no_record: Callable[[RunDirectory], str | None] = lambda _: None,
 ) -> Decision:
     """Which runs to request now.
 
     `latest` tells how the most recent ingestion of each run stands. New and changed directories are requested once they
     are finished; an unchanged one again only when its last attempt failed, attempts are left and the pause is over. At
     most `limit` are requested, the others follow with the next tick, as do those not looked at before `out_of_time`.
+    What `why_no_record` gives a reason for becomes no partition: everything after it would be a failure for ever.
     """
+    without_record: list[RunDirectory] = []
     requests: list[tuple[RunDirectory, Attempt]] = []
     waiting: dict[str, str] = {}
     not_reached: list[RunDirectory] = []
     for directory in directories:
         ingestion = latest.get(directory.run)
-        attempt = _next_attempt(directory, cursor.attempts.get(directory.run), ingestion)
+        requested = cursor.attempts.get(directory.run)
+        attempt = _next_attempt(directory, requested, ingestion)
         if attempt is None:
+            if requested is not None and requested.number == WITHOUT_RECORD:
+                waiting[directory.run] = f"no Inspector record in it; nixt ingest {directory.path} says why"
             continue
         reason = _must_wait(attempt, ingestion, now)
         if reason is None and len(requests) >= limit:
@@ -125,11 +135,14 @@ def decide(
         if reason is None:
             verdict = finished(directory)
             reason = None if verdict.finished else verdict.reason
+        if reason is None and (requested is None or requested.number == WITHOUT_RECORD):
+            reason = why_no_record(directory)
+            without_record += [directory] if reason is not None else []
         if reason is None:
             requests.append((directory, attempt))
         else:
             waiting[directory.run] = reason
-    return Decision(tuple(requests), waiting, tuple(not_reached))
+    return Decision(tuple(requests), waiting, tuple(not_reached), tuple(without_record))
 
 
 def _next_attempt(directory: RunDirectory, requested: Attempt | None, latest: Ingestion | None) -> Attempt | None:
@@ -211,15 +224,17 @@ def tick(settings: Settings, instance: dg.DagsterInstance, cursor: Cursor, job_n
         settings.sensor_max_runs_per_tick,
         now,
         lambda: time.monotonic() > deadline,
+        lambda directory: why_no_record(directory.path, settings, deadline),
     )
     attempts = cursor.attempts | {directory.run: attempt for directory, attempt in decision.requests}
+    attempts |= {found.run: Attempt(found.fingerprint, WITHOUT_RECORD) for found in decision.without_record}
     keys = [directory.run for directory, _ in decision.requests]
     not_reached = [directory.path.relative_to(settings.landing_dir).parts[0] for directory in decision.not_reached]
     not_reached += [name for name, reason in skipped.items() if reason == NOT_REACHED]
     return dg.SensorResult(
         run_requests=[ingest_request(directory, attempt) for directory, attempt in decision.requests],
         dynamic_partitions_requests=[runs.build_add_request(keys)] if keys else [],
-        skip_reason=None if keys else explain(skipped | decision.waiting),
+        skip_reason=None if keys else explain(without_emptied(skipped, cursor.attempts) | decision.waiting),
         cursor=Cursor(attempts, not_reached[0] if not_reached else "").to_text(),
     )
 

@@ -118,11 +118,12 @@ def take_inventory(
     found = list(islice(wanted, max_files + 1))
     if len(found) > max_files:
         raise TooManyFilesError(f"more than {max_files} files; raise NIXT_MAX_FILES if that is meant")
-    files = [_describe(file) for file in found]
+    files = [describe(file) for file in found]
     return Inventory(run, location, tuple(sorted(files, key=lambda file: file.path)))
 
 
-def _describe(found: Found) -> LogFile:
+def describe(found: Found) -> LogFile:
+    """What one file is, by its name and by what begins and ends it."""
     name, entry, problem = found
     shown = _shown(name)
     path_bytes = None if shown == name else os.fsencode(name).hex()
@@ -141,7 +142,7 @@ def _describe(found: Found) -> LogFile:
             file.seek(max(0, status.st_size - _END_BYTES))
             tail = file.read(min(_END_BYTES, status.st_size))
     except OSError as error:
-        return _describe(found._replace(problem=error.strerror or str(error)))
+        return describe(found._replace(problem=error.strerror or str(error)))
     compression = compression_of(head)
     digest = _fingerprint(head, tail, status.st_size)
     if ignored is not None:

@@ -1,6 +1,5 @@
 """Decode one log file: every byte ends up as part of a record, a rejected line, a foreign line or a blank."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -11,7 +10,7 @@ from nixt_pipeline.inspector.decoder import Fragment, decode_line, has_inspector
 from nixt_pipeline.inspector.decompression import WHOLE, Span
 from nixt_pipeline.inspector.file_summary import FileSummary
 from nixt_pipeline.inspector.pieces import PieceJoiner, Whole
-from nixt_pipeline.inspector.reader import Block, Line, LogReader
+from nixt_pipeline.inspector.reader import Line, LogReader
 from nixt_pipeline.inspector.records import ForeignError, RecordTyper, RejectedError, Row, Typed
 from nixt_pipeline.settings import Settings
 
@@ -28,13 +27,13 @@ _VERSION, _COLL, _SN = (_EVENT_NAMES.index(name) for name in ("inspector_output_
 class Sink(Protocol):
     """Takes the typed rows of a file as they are decoded."""
 
-    def add(self, typed: Typed) -> None:
+    def add(self, typed: Typed, /) -> None:
         """Take the rows of one line."""
 
-    def add_batches(self, events: pa.RecordBatch, channels: pa.RecordBatch | None) -> None:
+    def add_batches(self, events: pa.RecordBatch, channels: pa.RecordBatch | None, /) -> None:
         """Take rows that the fast path decoded."""
 
-    def refuse(self, row: Row) -> None:
+    def refuse(self, row: Row, /) -> None:
         """Take the row of a line that is no record; its number counts from the beginning of the slice."""
 
 
@@ -61,18 +60,19 @@ def decode_file(
     decoding = _Decoding(summary, RecordTyper(file_id, settings.thresholds), sink, settings)
     try:
         if by_template:
-            decoding.take_blocks(reader.blocks())
+            decoding.take_blocks(reader)
         else:
             for line in reader:
                 decoding.take(line)
                 summary.lines = line.number
+                decoding.stop_if_hopeless(reader)
     except OSError as error:
         summary.status, summary.problem = "unreadable", f"{error.strerror or error} (at byte {reader.content_bytes})"
     decoding.finish()
     summary.problem = summary.problem or reader.problem
     summary.bytes_read = reader.content_bytes
     summary.bytes_blank += reader.blank_bytes
-    summary.content_digest = reader.digest if span == WHOLE else None
+    summary.content_digest = reader.digest if span == WHOLE and not decoding.stopped else None
     return summary
 
 
@@ -90,22 +90,32 @@ class _Decoding:
     def __init__(self, summary: FileSummary, typer: RecordTyper, sink: Sink, settings: Settings) -> None:
         self._summary, self._typer, self._sink, self._settings = summary, typer, sink, settings
         self._counters: dict[Row, tuple[int, int]] = {}
+        self.stopped = False  # nothing was a record so far, so that reading went no further
         self._joiner = PieceJoiner(settings.max_line_bytes)
         self._held: list[Line] = []
         self._held_bytes = 0
         self._closing: tuple[bytes, bytes] = (b"}", b"},")
 
-    def take_blocks(self, blocks: Iterator[Block]) -> None:
+    def stop_if_hopeless(self, reader: LogReader) -> None:
+        """Read no further when nothing was a record so far."""
+        summary, most = self._summary, self._settings.max_refused_lines
+        refused = summary.lines_rejected + summary.lines_foreign
+        if refused >= most and not summary.bytes_stored and not self.stopped:
+            self.stopped = True
+            reader.stop(f"no record in its first {refused:,} lines; the rest was not read (NIXT_MAX_REFUSED_LINES)")
+
+    def take_blocks(self, reader: LogReader) -> None:
         """Decode blocks by the fast path, and what it leaves by the careful one."""
         from nixt_pipeline.inspector.template import TemplateDecoder
 
         decoder = TemplateDecoder(self._summary.file_id, self._settings.thresholds)
         try:
-            for block in blocks:
+            for block in reader.blocks():
                 for decoded in decoder.decode(block.data):
                     self._add(decoded)
                     for line in decoded.careful:
                         self.take(Line(block.offset + line.start, line.number, block.data[line.start : line.end]))
+                self.stop_if_hopeless(reader)
         finally:
             # What was read before a file became unreadable is kept.
             for decoded in decoder.finish():

@@ -60,11 +60,16 @@ class LogReader:
         self._max_line_bytes = max_line_bytes
         self._hash = xxhash.xxh3_128()
         self._failure: OSError | None = None
+        self._stopped: str | None = None
+
+    def stop(self, reason: str) -> None:
+        """Read no further than what has been read by now; `reason` becomes the problem."""
+        self._stopped = reason
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the compressed file, or None."""
-        return self._content.problem
+        """Why the file was not read to its end, or None."""
+        return self._stopped or self._content.problem
 
     @property
     def digest(self) -> str:
@@ -134,11 +139,11 @@ class LogReader:
         self.blank_bytes = len(codecs.BOM_UTF8) if mark else 0
         self.content_bytes = self.blank_bytes
         decoder = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)(errors="replace")
-        while first:
+        while first and not self._stopped:
             text = first if decoder is None else decoder.decode(first).encode("utf-8", "replace")
             yield self._account(text)
             first = next(chunks, b"")
-        if decoder is not None and (tail := decoder.decode(b"", final=True)):
+        if decoder is not None and not self._stopped and (tail := decoder.decode(b"", final=True)):
             yield self._account(tail.encode("utf-8", "replace"))
 
     def _account(self, chunk: bytes) -> bytes:

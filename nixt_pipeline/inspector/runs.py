@@ -35,6 +35,7 @@ NO_RECORDS_HINT = (
     "from NCCL 2.30 on the plugin writes nothing unless NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS is set"
     " (to 500, for example) in the environment of the job's processes"
 )
+HOLDS_NO_LOG = f"holds no log: {NO_RECORDS_HINT}"
 NOT_REACHED = "not reached within the time budget"
 
 
@@ -42,7 +43,7 @@ class RunInfo(BaseModel):
     """The optional sidecar `run.json` beside the logs. Of unknown keys only the names are kept: whatever JSON is put in
     its place, its values are published nowhere."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="allow")
 
     name: str | None = None
     model: str | None = None
@@ -119,7 +120,7 @@ def read_run_info(directory: Path, root: Path | None = None) -> dict[str, object
         content = orjson.loads(text.removeprefix(codecs.BOM_UTF8))
         if _is_deeper(content, _MAX_RUN_INFO_DEPTH):
             raise ValueError(f"nested deeper than {_MAX_RUN_INFO_DEPTH} levels")
-        info = RunInfo.model_validate(content).model_dump(exclude_unset=True)
+        info = RunInfo.model_validate(content).model_dump(exclude_unset=True, include={*RunInfo.model_fields})
         unknown = sorted(content.keys() - RunInfo.model_fields.keys())
         names = [f"{name:.{_UNKNOWN_KEY_CHARACTERS}}" for name in unknown[:_UNKNOWN_KEYS]]
         return info | ({"unknown_keys": names} if names else {})
@@ -170,7 +171,7 @@ def find_runs(
                 if found.file_count:
                     runs.append(found)
                 elif _is_marked(directory, markers):
-                    skipped[relative] = f"holds no log: {NO_RECORDS_HINT}"
+                    skipped[relative] = HOLDS_NO_LOG
         except OSError as error:
             skipped[name] = f"cannot be read: {error.strerror or error}"
     return runs, skipped

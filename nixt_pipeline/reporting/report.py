@@ -23,6 +23,7 @@ from nixt_pipeline.reporting.summary import key_facts, meters, raw_data, tiles
 from nixt_pipeline.reporting.text import iso
 from nixt_pipeline.reporting.views import Card, Fact, Meter, SectionView, Tile
 from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import unread
 from nixt_pipeline.store.files import write_text
 from nixt_pipeline.store.layout import report_dir
 
@@ -79,6 +80,8 @@ def _calm(content: RunContent) -> tuple[str, str]:
         return "", ""
     if diagnosis is None:
         return "Not diagnosed", f"Run: nixt diagnose {content.manifest.run}"
+    if not content.manifest.records.get("stored"):
+        return "No record was found", unread.first_words(content.manifest)
     if diagnosis["verdict"] == "not-assessable":
         return (
             "Too little was recorded to judge",

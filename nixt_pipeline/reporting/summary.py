@@ -41,7 +41,7 @@ def _missing(coverage: Coverage) -> str:
     missing = coverage.processes_expected - coverage.processes_seen
     if missing:
         return f"{plural(missing, 'process', 'processes')} left no record"
-    return "every expected process left records"
+    return "every expected process left records" if coverage.processes_expected else "no process left a record"
 
 
 def key_facts(content: RunContent) -> tuple[Fact, ...]:

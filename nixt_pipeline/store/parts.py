@@ -173,6 +173,7 @@ class PartWriter:
     def __init__(self, path: Path, schema: pa.Schema, batch_rows: int) -> None:
         self._path, self._schema, self._batch_rows = path, schema, batch_rows
         self._rows: list[Row] = []
+        self._row_bytes = 0
         self._batches: list[pa.RecordBatch] = []
         self._held = self._held_bytes = 0
         self._writer: pq.ParquetWriter | None = None
@@ -185,7 +186,8 @@ class PartWriter:
     def append(self, row: Row) -> None:
         """Take one row, in the order of the schema's columns."""
         self._rows.append(row)
-        if len(self._rows) >= self._batch_rows:
+        self._row_bytes += _text_bytes(row)
+        if len(self._rows) >= self._batch_rows or self._row_bytes >= _ROW_GROUP_BYTES:
             self._flush_rows()
 
     def append_batch(self, batch: pa.RecordBatch) -> None:
@@ -200,7 +202,7 @@ class PartWriter:
         if self._rows:
             columns = zip(*self._rows, strict=True)
             arrays = [_array(values, field.type) for values, field in zip(columns, self._schema, strict=True)]
-            self._rows = []
+            self._rows, self._row_bytes = [], 0
             self.append_batch(pa.record_batch(arrays, schema=self._schema))
 
     def _flush_batches(self) -> None:
@@ -235,6 +237,11 @@ class PartWriter:
         elif error is None:
             self._path.unlink(missing_ok=True)
         self._temporary.unlink(missing_ok=True)
+
+
+def _text_bytes(row: Row) -> int:
+    """About how much memory the texts of a row take: names can be as long as a line."""
+    return sum(len(value) for value in row if isinstance(value, str))
 
 
 def _array(values: tuple[object, ...], kind: pa.DataType) -> pa.Array:

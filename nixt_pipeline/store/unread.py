@@ -78,6 +78,13 @@ def no_records(run: str, settings: Settings) -> str:
     )
 
 
+def first_words(manifest: Manifest) -> str:
+    """What a report without a record begins with."""
+    if wrote_nothing(manifest):
+        return f"The directory {manifest.source_dir}: {_found(manifest)}; {NO_RECORDS_HINT}."
+    return "No file holds an Inspector record. The section Data quality has the reason for each file and line."
+
+
 def wrote_nothing(manifest: Manifest) -> bool:
     """Whether there is nothing in the run's directory that could hold a record: no file, or empty ones only."""
     return not any(count for status, count in manifest.files.items() if status != "empty")

@@ -200,6 +200,42 @@ def test_a_marker_file_ends_the_waiting(settings: Settings, nixt: NixtSettings, 
     assert len(requests(tick(with_settings(nixt, quiet_period_s=3600), instance))) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        (None, "", "holds no log: from NCCL 2.30 on"),
+        ("node-01-pid1.log", "", "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS"),
+        ("noise", "\x80\x01 no record\n" * 1000, "no Inspector record in its 1 file"),
+    ],
+)
+def test_a_directory_without_a_record_becomes_no_partition_and_says_why(
+    settings: Settings, nixt: NixtSettings, instance: dg.DagsterInstance, name: str | None, content: str, words: str
+) -> None:
+    directory = settings.landing_dir / "job"
+    directory.mkdir(parents=True)
+    (directory / "_SUCCESS").touch()
+    if name:
+        (directory / name).write_text(content)
+    first = tick(nixt, instance)
+    assert (requests(first), first.dynamic_partitions_requests or []) == ([], [])
+    assert first.skip_reason and words in (first.skip_reason.skip_message or "")
+    second = tick(nixt, instance, first.cursor)
+    assert second.skip_reason and "job: " in (second.skip_reason.skip_message or "")
+    write_log(directory / "node-02-pid2.log", collective())
+    assert len(requests(tick(nixt, instance, second.cursor))) == 1
+
+
+def test_a_run_whose_logs_were_deleted_is_no_empty_directory(
+    settings: Settings, nixt: NixtSettings, instance: dg.DagsterInstance
+) -> None:
+    path = drop_job(settings.landing_dir)
+    first = tick(nixt, instance)
+    for log in path.iterdir():
+        log.unlink()
+    second = tick(nixt, instance, first.cursor)
+    assert second.skip_reason and second.skip_reason.skip_message == "nothing new in the landing directory"
+
+
 def test_a_missing_landing_directory_is_a_reason_and_no_error(nixt: NixtSettings, instance: dg.DagsterInstance) -> None:
     result = tick(nixt, instance, Cursor({"job": Attempt("f", 1)}).to_text())
     assert result.skip_reason and "NIXT_LANDING_DIR" in (result.skip_reason.skip_message or "")

@@ -121,6 +121,25 @@ def test_a_brace_before_a_long_text_costs_no_more_than_its_bytes(tmp_path: Path,
     assert numbers == [1]
 
 
+@pytest.mark.parametrize("by_template", [False, True])
+def test_a_file_of_nothing_but_refused_lines_is_not_read_to_its_end(
+    tmp_path: Path, settings: Settings, by_template: bool
+) -> None:
+    path = tmp_path / "a-pid1.log"
+    path.write_text('{"header":{x}\n' * 300_000)
+    few = settings.model_copy(update={"max_refused_lines": 1000})
+    summary = settle(decode_file(path, path.name, 0, Collected(), few, by_template=by_template))
+    assert summary.bytes_read == summary.bytes_foreign < path.stat().st_size
+    assert "NIXT_MAX_REFUSED_LINES" in str(summary.problem)
+    assert summary.content_digest is None
+
+
+def test_a_record_among_many_refused_lines_is_found(tmp_path: Path, settings: Settings) -> None:
+    path = write_log(tmp_path / "a-pid1.log", collective(), *["x"] * 2000, collective(sn=1))
+    few = settings.model_copy(update={"max_refused_lines": 1000})
+    assert decode_file(path, path.name, 0, Collected(), few).records_collective == 2
+
+
 def test_counts_by_kind_and_time_span(tmp_path: Path, settings: Settings) -> None:
     lines = (marker(1), collective(at_us=EPOCH_US + 5), send(), collective(at_us=0))
     summary, _ = decode(write_log(tmp_path / "x.log", *lines), settings)
