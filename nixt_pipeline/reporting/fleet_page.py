@@ -53,18 +53,27 @@ def fleet_html(settings: Settings) -> str:
     hosts = _rows(host_health_path(settings))
     compared = _rows(against_path(settings))
     suspects = [row for row in hosts or () if row["suspect"]]
-    slower = [row for row in _latest(compared or ()) if row["verdict"] == "regressed"]
+    verdicts = [row["verdict"] for row in _latest(compared or ())]
+    slower, elsewhere = verdicts.count("regressed"), verdicts.count("slower-other-hosts")
     known = hosts is not None and compared is not None
     return pages.render(
         "between.html.j2",
         title="All runs together",
         up="index.html",
-        verdict=f"{_hosts_in_words(hosts, len(suspects))}; {_runs_in_words(compared, len(slower))}.".capitalize(),
-        verdict_class="P1" if suspects or slower else "none-found" if known else "not-assessable",
+        verdict=f"{_hosts_in_words(hosts, len(suspects))}; {_runs_in_words(compared, slower, elsewhere)}.".capitalize(),
+        verdict_class=_class(bool(suspects or slower), bool(elsewhere), known),
         key_facts=tuple(_facts(hosts, compared)),
         sections=tuple(_sections(settings, hosts, compared)),
         footer="How hosts are judged and runs compared: docs/comparison.md.",
     )
+
+
+def _class(urgent: bool, elsewhere: bool, known: bool) -> str:
+    if urgent:
+        return "P1"
+    if elsewhere:
+        return "P2"
+    return "none-found" if known else "not-assessable"
 
 
 def _hosts_in_words(hosts: Sequence[Row] | None, suspects: int) -> str:
@@ -73,10 +82,11 @@ def _hosts_in_words(hosts: Sequence[Row] | None, suspects: int) -> str:
     return f"{plural(suspects, 'host')} to drain" if suspects else "no host to drain"
 
 
-def _runs_in_words(compared: Sequence[Row] | None, slower: int) -> str:
+def _runs_in_words(compared: Sequence[Row] | None, slower: int, elsewhere: int) -> str:
     if compared is None:
         return "runs are not compared yet"
-    return f"{plural(slower, 'workload')} became slower" if slower else "no workload became slower with its latest run"
+    words = f"{plural(slower, 'workload')} became slower" if slower else "no workload became slower with its latest run"
+    return f"{words}, {elsewhere} on other hosts" if elsewhere else words
 
 
 def _facts(hosts: Sequence[Row] | None, compared: Sequence[Row] | None) -> Iterator[Fact]:

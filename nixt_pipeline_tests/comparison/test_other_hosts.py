@@ -45,6 +45,22 @@ def test_a_finding_explains_what_it_cost_and_the_rest_is_left_open() -> None:
     assert (explained["rank_seconds"], explained["of_rank_seconds"]) == (1.8, pytest.approx(2.4, rel=0.02))
 
 
+def test_seven_per_cent_on_other_hosts_are_left_open_and_none_is_none() -> None:
+    found = against(elsewhere(slower(DATA, 1.07)))
+    assert found.verdict == "slower-other-hosts"
+    assert found.reason == "slower by 7% in transfer, on other hosts; unexplained: the hosts or the change"
+    assert found.next_step.startswith("Run A again on the hosts of B")
+    assert against(elsewhere(DATA)).verdict == "equivalent"
+
+
+def test_another_work_on_other_hosts_is_no_slowdown() -> None:
+    late = finding("late-arrival", "gpu-12", lost_s=1.8)
+    b = summary("b", (LATE,), seed=1, host_names=OTHERS, findings=(late,), parallelism="tp=2 dp=2")
+    found = against(b)
+    assert (found.verdict, found.explanation, found.next_step) == ("not-comparable", None, "")
+    assert found.reason == "the sides do different work (parallelism: dp=4 -> tp=2 dp=2)"
+
+
 def test_a_finding_never_explains_more_than_the_difference() -> None:
     found = against(elsewhere(LATE, findings=(finding("late-arrival", "gpu-12", lost_s=50.0),)))
     assert found.reason.endswith("B has a P1 finding (gpu-12) that explains 55 of the 55")

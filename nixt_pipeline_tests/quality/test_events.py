@@ -63,6 +63,16 @@ def test_a_run_without_records_has_nothing_to_object_to_in_its_values() -> None:
     assert failing(rows=0, rows_collective=0, key_sets=0, gpu_timed=0) == set()
 
 
+def test_the_only_record_of_a_run_is_all_of_its_records() -> None:
+    one = {"rows": 1, "rows_collective": 1, "gpu_timed": 1}
+    assert failing(**one) == set()
+    assert failing(**one, unusable_times=1) == {"execution_times_are_usable"}
+
+
+def test_a_share_of_unusable_times_at_the_limit_passes() -> None:
+    assert failing(unusable_times=1) == set()  # 1 of 100, and 1 % is allowed
+
+
 def test_columns_as_promised_pass(tmp_path: Path) -> None:
     pq.write_table(schema(COLUMNS).empty_table(), tmp_path / "part.parquet")
     assert judge_columns([tmp_path / "part.parquet"], COLUMNS).passed

@@ -1,9 +1,24 @@
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
-from nixt_pipeline.inspector.taxonomy import schema
-from nixt_pipeline.quality.fleet import judge_catalog, judge_index
+from nixt_pipeline.comparison.against import AGAINST_COLUMNS
+from nixt_pipeline.comparison.baselines import BASELINE_COLUMNS
+from nixt_pipeline.comparison.host_health import HOST_HEALTH_COLUMNS
+from nixt_pipeline.comparison.scaling import SCALING_TOTAL_COLUMNS
+from nixt_pipeline.inspector.taxonomy import Column, schema
+from nixt_pipeline.quality.fleet import (
+    judge_baselines,
+    judge_benchmarks,
+    judge_catalog,
+    judge_comparisons,
+    judge_host_health,
+    judge_index,
+    judge_retention,
+    judge_scaling,
+)
+from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import write_table, write_text
@@ -27,6 +42,21 @@ RUN: dict[str, Any] = {
     "analysed": True,
     "state": "s",
 }
+
+
+BLANKS: dict[str, Any] = {"string": "", "bool": False, "int32": 0, "int64": 0, "double": 0.0}
+
+
+def rows_of(columns: tuple[Column, ...], *rows: dict[str, Any]) -> pa.Table:
+    """A table with the given values, and something where nothing is not allowed."""
+    blank = {column.name: None if column.nullable else BLANKS[str(column.type)] for column in columns}
+    return pa.Table.from_pylist([blank | row for row in rows], schema=schema(columns))
+
+
+def told(verdicts: Iterator[Verdict]) -> tuple[bool, str, list[dict[str, Any]]]:
+    """Whether the only rule passed, its sentence and its rows."""
+    (verdict,) = verdicts
+    return verdict.passed, verdict.summary, [dict(row) for row in verdict.rows]
 
 
 def failing_catalog(settings: Settings, *rows: dict[str, Any]) -> set[str]:
@@ -66,3 +96,72 @@ def test_a_run_missing_from_the_overview_is_found(settings: Settings) -> None:
 def test_a_run_without_a_report_is_found(settings: Settings) -> None:
     write_manifest(MANIFEST, settings)
     assert failing_index(settings, "<td>job</td>") == {"the_overview_lists_every_run"}
+
+
+def test_a_run_that_is_judged_twice_is_found() -> None:
+    a, b = ({"run": run, "workload": "w", "fit": run == "a"} for run in "ab")
+    assert told(judge_baselines(rows_of(BASELINE_COLUMNS, a, b))) == (
+        True,
+        "1 of 2 runs are baselines of 1 workloads",
+        [],
+    )
+    passed, _, rows = told(judge_baselines(rows_of(BASELINE_COLUMNS, a, b, a)))
+    assert (passed, rows) == (False, [{"run": "a"}])
+
+
+def test_only_the_latest_run_of_each_workload_is_asked_whether_it_is_slower() -> None:
+    def compared(run: str, workload: str, began_us: int, verdict: str | None) -> dict[str, Any]:
+        return {"run": run, "workload": workload, "first_dump_us": began_us, "verdict": verdict, "reason": f"of {run}"}
+
+    before = compared("a", "v", 1, "regressed"), compared("c", "w", 1, "equivalent"), compared("e", "x", 9, None)
+    sound = rows_of(AGAINST_COLUMNS, *before, compared("b", "v", 2, "equivalent"))
+    assert told(judge_comparisons(sound))[0]
+    slower = compared("b", "v", 2, "regressed"), compared("d", "w", 2, "slower-other-hosts")
+    assert told(judge_comparisons(rows_of(AGAINST_COLUMNS, *before, *slower))) == (
+        False,
+        "1 of 2 workloads became slower with their latest run, 1 on other hosts",
+        [{"run": "b", "reason": "of b"}],
+    )
+
+
+def test_a_suspect_is_named_with_what_it_cost_and_a_pod_is_none() -> None:
+    host = {
+        "hostname": "gpu-1",
+        "suspect": True,
+        "named": 3,
+        "runs": 4,
+        "lost_rank_seconds": 60.0,
+        "last_named_run": "r",
+    }
+    pod = host | {"hostname": "trainer-0", "suspect": False, "caution": "a pod"}
+    assert told(judge_host_health(rows_of(HOST_HEALTH_COLUMNS, pod)))[0]
+    passed, summary, rows = told(judge_host_health(rows_of(HOST_HEALTH_COLUMNS, host, pod)))
+    assert (passed, rows) == (False, [{name: host[name] for name in host if name != "suspect"}])
+    assert summary == (
+        "1 of 2 hosts are named more often than chance explains; 1 names are no machine's and not judged"
+    )
+
+
+def test_a_run_that_cannot_be_retained_is_named() -> None:
+    rows = pa.Table.from_pylist(
+        [{"run": "a", "action": "kept", "reason": ""}, {"run": "b", "action": "failed", "reason": "x"}]
+    )
+    assert told(judge_retention(rows)) == (
+        False, "1 of 2 runs with events could not be handled", [{"run": "b", "reason": "x"}]
+    )  # fmt: skip
+    assert told(judge_retention(rows.slice(0, 1)))[0]
+
+
+def test_a_model_whose_volumes_are_withheld_is_named() -> None:
+    rows = [{"model": "7B", "volume_note": "withheld"}, {"model": "7B", "volume_note": "withheld"}, {"model": "70B"}]
+    assert told(judge_scaling(rows_of(SCALING_TOTAL_COLUMNS, *rows))) == (
+        False, "volumes of 1 of 2 models are withheld", [{"model": "7B", "note": "withheld"}]
+    )  # fmt: skip
+    assert told(judge_scaling(rows_of(SCALING_TOTAL_COLUMNS, rows[2])))[0]
+
+
+def test_an_unreadable_benchmark_is_named() -> None:
+    assert told(judge_benchmarks(["a.txt: no table"])) == (
+        False, "1 files could not be read", [{"problem": "a.txt: no table"}]
+    )  # fmt: skip
+    assert told(judge_benchmarks([]))[0]
