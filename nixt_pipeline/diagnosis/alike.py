@@ -41,13 +41,13 @@ def middle(paces: Iterable[Pace]) -> Pace:
 
 def alike(paces: Sequence[Pace]) -> list[int]:
     """A number for each of them, equal for those that may do the same work. What is not known is like what is not."""
-    sizes = _classes([pace.size_bytes for pace in paces], _SAME_SIZE)
-    speeds = _classes([pace.per_us for pace in paces], _SAME_PACE)
+    sizes = classes([pace.size_bytes for pace in paces], _SAME_SIZE)
+    speeds = classes([pace.per_us for pace in paces], _SAME_PACE)
     numbers: dict[tuple[int, int], int] = {}
     return [numbers.setdefault(key, len(numbers)) for key in zip(sizes, speeds, strict=True)]
 
 
-def _classes(values: Sequence[float | None], ratio: float) -> list[int]:
+def classes(values: Sequence[float | None], ratio: float) -> list[int]:
     """Numbers of classes between which there is no value for a factor of `ratio`; -1 where it is not known."""
     order = sorted((value, place) for place, value in enumerate(values) if _known(value))
     classes = [-1] * len(values)

@@ -9,6 +9,7 @@ from nixt_pipeline.diagnosis.attempts import Attempts
 from nixt_pipeline.diagnosis.causes import with_causes
 from nixt_pipeline.diagnosis.clocks import find_clock_skew
 from nixt_pipeline.diagnosis.coverage import capped, capture_findings, measure, not_assessable, not_ordered
+from nixt_pipeline.diagnosis.ending import ending_of
 from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE, Diagnosis, Finding, RunCoverage, Verdict, ranked
 from nixt_pipeline.diagnosis.hangs import find_hangs
 from nixt_pipeline.diagnosis.imbalance import find_imbalance, find_turns
@@ -21,6 +22,7 @@ from nixt_pipeline.diagnosis.transfer import Blame, find_slow
 from nixt_pipeline.diagnosis.transfer_findings import transfer_findings
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog
+from nixt_pipeline.store.manifest import read_manifest
 
 # Changes whenever a diagnosis would.
 VERSION = "6"
@@ -43,6 +45,7 @@ def diagnose_views(
     A detector that fails becomes a finding, as does what failed in `attempts` before. Leaves temporary tables on the
     connection.
     """
+    ending = ending_of(read_manifest(settings, run), settings)
     limits, attempts = settings.thresholds, attempts or Attempts()
     recorded = attempts.decisive("how much was recorded", measure, con, limits)
     if recorded is None:
@@ -56,7 +59,7 @@ def diagnose_views(
         seen = attempts.decisive(f"launch {incarnation}", observe, con, incarnation, limits)
         if seen is None:
             continue
-        findings += attempts.decisive("hangs and mismatches", find_hangs, con, seen, recorded, limits) or []
+        findings += attempts.decisive("hangs and mismatches", find_hangs, con, seen, recorded, limits, ending) or []
         if not reason:
             findings += _from_times(con, seen, coverage, limits, attempts)
             least = attempts.informative("the smallest visible cost", least_cost_share, seen, limits)

@@ -10,7 +10,7 @@ SCHEMA = 1
 
 Kind = Literal[
     "late-arrival", "slow-transfer", "hang", "process-silent", "mismatch", "fabric-slow", "imbalance", "record-loss",
-    "clock-skew", "capture-gap", "regression", "not-assessed",
+    "clock-skew", "capture-gap", "regression", "not-assessed", "unfinished-step",
 ]  # fmt: skip
 Severity = Literal["P0", "P1", "P2", "info"]
 Level = Literal["rank", "host", "communicator", "link", "fabric", "run"]

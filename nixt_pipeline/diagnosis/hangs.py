@@ -1,21 +1,28 @@
 """Findings about a job that stopped: who may have hung, Sends without Recv, ranks that disagree.
 
 A normal end leaves nothing behind its alike; a log that lost its tail shows ranks of one communicator with different
-last numbers, and then nothing is concluded.
+last numbers, and then nothing is concluded. What shares no process, or was not in use at the same time, is looked at
+apart (`parts`); what came after a stop decides how it is told (`sequel`).
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 
+from nixt_pipeline.diagnosis import hang_findings as told
 from nixt_pipeline.diagnosis.coverage import Recorded
+from nixt_pipeline.diagnosis.cut_off import MAY_BE_KILLED, SELDOM_KILLED, Past, past_of
+from nixt_pipeline.diagnosis.ending import Ending
 from nixt_pipeline.diagnosis.findings import Finding
-from nixt_pipeline.diagnosis.mid_step import MidStep, stopped_in_step
-from nixt_pipeline.diagnosis.observations import Communicator, Edge, Observations
-from nixt_pipeline.diagnosis.recording import records_per_pass
+from nixt_pipeline.diagnosis.mid_step import stopped_in_step
+from nixt_pipeline.diagnosis.observations import Communicator, Edge, Observations, Process
+from nixt_pipeline.diagnosis.parts import Part, Span, parts_of, read_spans
+from nixt_pipeline.diagnosis.sequel import Launch, Sequel, last_times, read_launches, restarted, what_followed
 from nixt_pipeline.diagnosis.stopped import (
+    SEND_RECV,
     Series,
     Stop,
     Track,
@@ -31,12 +38,10 @@ from nixt_pipeline.diagnosis.unfinished import unfinished
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
-# When so many records are written at once, some process has one waiting at any moment.
-_PENDING_RECORDS = 3
-# At any moment, some are a little ahead of others that do the same in the same stage.
-_STEADY_LEAD = 3
 # Of thousands of jobs with lost records, hardly one may wake somebody up.
 _PAGED_CHANCE = 1e-4
+# Fewer operations show no step that could have been interrupted.
+_LEAST_OPERATIONS = 12
 
 _MISMATCHES = """
 SELECT k.comm, c.coll, count(*) AS cells, min(c.coll_sn) AS first_sn, min(c.first_dump_us) AS first_dump_us
@@ -50,10 +55,30 @@ ORDER BY ALL
 """
 
 
+@dataclass(frozen=True)
+class _Launch:
+    """What is known of one launch: its communicators by the hash of their identity, when each was in use, the
+    processes whose logs say nothing of the end, and the launches of the directory."""
+
+    con: duckdb.DuckDBPyConnection
+    seen: Observations
+    recorded: Recorded
+    numbered: Mapping[int, Communicator]
+    spans: Mapping[int, Span]
+    ignored: frozenset[Process]
+    launches: Sequence[Launch]
+    earliest_us: int
+
+
 def find_hangs(
-    con: duckdb.DuckDBPyConnection, seen: Observations, recorded: Recorded, limits: Thresholds
+    con: duckdb.DuckDBPyConnection,
+    seen: Observations,
+    recorded: Recorded,
+    limits: Thresholds,
+    ending: Ending | None = None,
 ) -> list[Finding]:
-    """Hangs and disagreements of the launch that `seen` shows; call it after `observe`."""
+    """Hangs and disagreements of the launch that `seen` shows, of a job that ended as `ending` says; call it after
+    `observe`."""
     parameters: dict[str, Any] = {"sync": list(SYNC_COLLECTIVES), "incarnation": seen.incarnation}
     findings = _mismatches(con.sql(_MISMATCHES, params=parameters).fetchall(), seen)
     findings += [
@@ -68,125 +93,108 @@ def find_hangs(
     ignored = without_end(recorded.early, recorded.cut, seen.processes)
     # What was received had been sent: the log of the sender ends early.
     ignored |= {edge.source for edge in seen.edges if edge.lossless and edge.received > edge.sent}
-    series = series_of(recorded.frontier, numbered, ignored, recorded.one_slot)
-    if not series or not ended_together(series):
-        return findings
-    tracks = tracks_of(series, seen.edges, seen.communicators, stages(series, seen.processes), ignored)
-    # A job that is killed loses what it had not written yet, at each process something else.
-    not_killed = records_per_pass(con) >= _PENDING_RECORDS
+    launch = _Launch(
+        con, seen, recorded, numbered, read_spans(con), ignored, read_launches(con), limits.min_timestamp_us
+    )
+    parts = parts_of(seen.communicators, launch.spans)
+    part_of = {number: index for index, part in enumerate(parts) for number in part.communicators}
+    series: dict[int, list[Series]] = defaultdict(list)
+    for item in series_of(recorded.frontier, numbered, ignored, recorded.one_slot):
+        series[part_of[item.comm.number]].append(item)
+    edges: dict[int, list[Edge]] = defaultdict(list)
+    for edge in seen.edges:
+        edges[part_of[edge.comm]].append(edge)
+    for index, part in enumerate(parts):
+        if series[index] and ended_together(series[index]):
+            findings += _stopped(launch, part, series[index], edges[index], ending or Ending())
+    return findings
+
+
+def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[Edge], ending: Ending) -> list[Finding]:
+    """The hang of one part of a launch, or that it ended within a step."""
+    seen = launch.seen
+    stage = stages(series, part.processes)
+    tracks = tracks_of(series, edges, seen.communicators, stage, launch.ignored)
+    tracks = [track for track in tracks if track.comm.number in part.communicators]
     stops = stopped_first(tracks)
-    pending = unfinished(series, recorded.frontier, len(seen.processes)) if not_killed and not stops else None
+    if stops:
+        return _behind(launch, part, series, tracks, stops, ending)
+    pending = unfinished(series, launch.recorded.frontier, len(part.processes))
     if pending:
-        return [*findings, _never_completed(seen, pending)]
-    begun = [] if stops else [stop for stop in stopped_in_step(con, seen.incarnation) if stop.communicator in numbered]
-    if begun:
-        return [*findings, _within_step(seen, begun, numbered, not_killed)]
-    sure = [stop for stop in stops if stop.chance <= _PAGED_CHANCE and (not_killed or stop.lead > _STEADY_LEAD)]
-    hang = together(sure or stops) if stops else None
-    # Where all that do the same are behind in something, nobody is ahead, and the log has no common end.
-    return [*findings, _hang(seen, hang, tracks, bool(sure))] if hang and _ahead(hang, tracks) else findings
+        finding, stopped = told.never_completed(pending), [pending.comm]
+    else:
+        begun = _begun(launch, part, series)
+        if not begun:
+            return []
+        stopped = list(begun)
+        finding = told.within_step(part.processes, begun)
+    since, sequel = _followed(launch, part, stopped)
+    past = _past(launch, part, series, stopped) if sequel is None or sequel.launch else None
+    share = past.share() if past else 0.0
+    return [told.with_sequel(finding, part, since, sequel, share > MAY_BE_KILLED, share, ending)]
 
 
-def _ahead(stop: Stop, tracks: Sequence[Track]) -> int:
-    """How many that do the same as those that stopped first got further."""
-    families = {track.family for track in stop.first}
-    return len(
-        {track.carrier for track in tracks if track.family in families} - {track.carrier for track in stop.first}
-    )
+def _behind(
+    launch: _Launch, part: Part, series: list[Series], tracks: list[Track], stops: Sequence[Stop], ending: Ending
+) -> list[Finding]:
+    """What got less far than its alike; nothing where all that do the same are behind in something: then nobody is
+    ahead, and the log has no common end."""
+    since, sequel = _followed(launch, part, [track.comm for stop in stops for track in stop.first])
+    past = None
+    if sequel is None or sequel.launch:
+        past = _past(launch, part, series, [track.comm for stop in stops for track in stop.first])
+    shares = [_killed_share(past, stop, tracks) if past else 0.0 for stop in stops]
+    hung = [stop for stop, share in zip(stops, shares, strict=True) if share <= SELDOM_KILLED]
+    sure = [
+        stop
+        for stop, share in zip(stops, shares, strict=True)
+        if share <= MAY_BE_KILLED and stop.chance <= _PAGED_CHANCE
+    ]
+    stop = together(sure or hung or stops)
+    if not told.ahead(stop, tracks):
+        return []
+    finding = told.behind(stop, tracks, bool(sure), min(shares))
+    return [told.with_sequel(finding, part, since, sequel, not hung, min(shares), ending)]
 
 
-def _hang(seen: Observations, stop: Stop, tracks: Sequence[Track], sure: bool) -> Finding:
-    names = ", ".join(
-        f"{track.comm.label} ({track.what} {track.reached}, its alike reached"
-        f" {max(other.reached for other in tracks if other.family == track.family)})"
-        for track in stop.first[:4]
-    )
-    suspects = sorted(stop.suspects)
-    hosts = tuple(sorted({host for host, _ in suspects}))
-    return Finding(
-        kind="hang",
-        severity="P0" if sure else "P2",
-        level="communicator" if len(suspects) > 1 else "rank",
-        hosts=hosts,
-        processes=tuple(f"{host}-pid{pid}" for host, pid in suspects),
-        communicators=tuple(sorted({track.comm.id for track in stop.first})),
-        ambiguous=len(suspects) > 1,
-        onset_us=_last_time(seen),
-        evidence=(
-            f"The job stopped in the middle of a step. First to stop: {names}. Nobody has a record of what comes next"
-            f" there, which never completed. The one who hung is among {len(suspects)} processes."
-        ),
-        counter_evidence=(
-            f"{_ahead(stop, tracks)} that do the same got further, and wait. The log has completed operations only:"
-            " who never entered the operation and who waits in it look alike. A job that was killed in the middle of a"
-            " step"
-            + (" could look the same." if sure else ", at this moment, would look the same.")
-            + (f" Lost records alone could, with p < {stop.chance:.1g}." if stop.chance > 0 else "")
-        ),
-        next_step=(
-            f"Get stacks (py-spy, gdb) of the {len(suspects)} processes on {', '.join(hosts)}: the one that is not"
-            " inside the operation is it. Then kernel log and GPU errors (Xid) of that host."
-        ),
-    )
+def _killed_share(past: Past, stop: Stop, tracks: Sequence[Track]) -> float:
+    """The share of the moments at which a killed job would have left such a stop."""
+    collectives = any(track.what != SEND_RECV for track in stop.first)
+    return past.share(tracks, stop.lead if collectives else 0)
 
 
-def _never_completed(seen: Observations, item: Series) -> Finding:
-    return Finding(
-        kind="hang",
-        severity="P1",
-        level="communicator",
-        hosts=tuple(sorted(item.comm.hosts)),
-        processes=tuple(f"{host}-pid{pid}" for host, pid in sorted(item.comm.members)),
-        communicators=(item.comm.id,),
-        ambiguous=True,
-        onset_us=_last_time(seen),
-        evidence=(
-            f"The log ends before {item.coll} {item.furthest + 1} of {item.comm.label}: what comes before it in a step"
-            f" was completed once more, on all {len(item.comm.members)} processes, and nothing that comes after it."
-        ),
-        counter_evidence="A job whose last step is meant to end without it would look the same.",
-        next_step=(
-            "If the job did not end by itself, get stacks (py-spy, gdb) of all processes: the one that is not inside"
-            " this collective is it."
-        ),
-    )
+def _begun(launch: _Launch, part: Part, series: Sequence[Series]) -> dict[Communicator, Any]:
+    """The communicators of a part that stopped within a step, with how."""
+    if sum(item.furthest + 1 for item in series) < _LEAST_OPERATIONS:
+        return {}
+    numbered = {key: comm for key, comm in launch.numbered.items() if comm.number in part.communicators}
+    records: dict[Process, int] = defaultdict(int)
+    for reach in launch.recorded.frontier:
+        if reach.communicator in numbered:
+            records[reach.process] += reach.records
+    busiest = min(records, key=lambda process: (-records[process], process))
+    stops = stopped_in_step(launch.con, launch.seen.incarnation, busiest, numbered.keys())
+    return {numbered[stop.communicator]: stop for stop in stops}
 
 
-def _within_step(
-    seen: Observations, begun: Sequence[MidStep], numbered: Mapping[int, Communicator], sure: bool
-) -> Finding:
-    comms = [numbered[stop.communicator] for stop in begun]
-    whole = len(comms) == 1 and len(comms[0].members) == len(seen.processes)
-    ends = "; ".join(_ending(comm, stop) for comm, stop in zip(comms, begun, strict=True))
-    return Finding(
-        kind="hang",
-        severity="P1" if sure else "P2",
-        level="communicator" if whole else "run",
-        hosts=tuple(sorted({host for host, _ in seen.processes})),
-        processes=tuple(f"{host}-pid{pid}" for host, pid in seen.processes),
-        communicators=tuple(sorted(comm.id for comm in comms)),
-        ambiguous=True,
-        onset_us=_last_time(seen),
-        evidence=f"The job was killed or hung in the middle of a step. {ends}. All processes ended so.",
-        counter_evidence=(
-            "A job whose last step is meant to end so"
-            + (" would look the same." if sure else ", or that was killed at this moment, would look the same.")
-        ),
-        next_step=(
-            "If the job did not end by itself, get stacks (py-spy, gdb) of all processes: the one that is not inside a"
-            " collective is it."
-        ),
-    )
+def _followed(launch: _Launch, part: Part, stopped: Iterable[Communicator]) -> tuple[int | None, Sequel | None]:
+    """Since when the part stood still, and what came then: other communicators of its processes, or a launch."""
+    numbers = frozenset(comm.number for comm in stopped)
+    reaches = [reach for reach in launch.recorded.frontier if reach.communicator in launch.numbered]
+    since, sequel = what_followed(part, numbers, reaches, launch.numbered, launch.spans)
+    if since is not None and sequel is None:
+        following = restarted(launch.launches, launch.seen.incarnation, since)
+        sequel = Sequel(following.first_us, launch=following) if following else None
+    return since, sequel
 
 
-def _ending(comm: Communicator, stop: MidStep) -> str:
-    coming = f"{stop.step[stop.done].coll} of {stop.step[stop.done].size_bytes:,} bytes"
-    if stop.done == 0:
-        return f"{comm.label} completed {stop.steps:,} times {coming}, and all others one step more"
-    return (
-        f"{comm.label} completed {stop.steps:,} steps of {len(stop.step)} operations, {stop.done} of one more, and no"
-        f" {coming}, which comes next"
-    )
+def _past(launch: _Launch, part: Part, series: list[Series], stopped: Iterable[Communicator]) -> Past:
+    """The past of a part; what stopped is told first."""
+    numbers = {comm.number for comm in stopped}
+    hashes = frozenset(key for key, comm in launch.numbered.items() if comm.number in part.communicators)
+    ends = last_times((reach for reach in launch.recorded.frontier if reach.process not in launch.ignored), hashes)
+    ordered = sorted(series, key=lambda item: item.comm.number not in numbers)
+    return past_of(launch.con, ordered, ends, launch.earliest_us)
 
 
 def _without_counterpart(seen: Observations, edge: Edge) -> Finding:
@@ -206,10 +214,6 @@ def _without_counterpart(seen: Observations, edge: Edge) -> Finding:
         counter_evidence="A Recv whose record has another peer (a plugin's numbering) would look the same.",
         next_step="Compare what both processes do on this communicator: microbatches, schedule, early exit.",
     )
-
-
-def _last_time(seen: Observations) -> int | None:
-    return next((end for end in reversed(seen.block_end_us) if end is not None), None)
 
 
 def _mismatches(rows: list[tuple[Any, ...]], seen: Observations) -> list[Finding]:

@@ -4,7 +4,7 @@ A job runs whole steps. When the last operations of a communicator begin one and
 next in a step was never completed, whoever waits in it. This needs no alike communicator that got further.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,13 +26,6 @@ _LARGE = 8
 _PREFETCHED = 2
 # Passes of the dump thread are at least so far apart (the shortest interval in the plugin's documentation is 500 us).
 _PASS_US = 400
-
-_BUSIEST = """
-SELECT hostname, pid FROM processes
-WHERE incarnation = $incarnation AND hostname IS NOT NULL AND pid IS NOT NULL
-ORDER BY records DESC, hostname, pid
-LIMIT 1
-"""
 
 # What one process completed. The rows keep the order of its log, in which a communicator has its operations as they
 # were completed; what was written at once has one time.
@@ -89,34 +82,38 @@ class MidStep:
     steps: int
 
 
-def stopped_in_step(con: duckdb.DuckDBPyConnection, incarnation: int) -> list[MidStep]:
-    """The communicators of the busiest process of a launch that stopped in the middle of a step, of those of which it
-    recorded all that anybody did. Call it after `coverage.measure`, for a log that reaches to the end in which nothing
-    got less far than its alike."""
-    logs = _logs(con, incarnation)
+def stopped_in_step(
+    con: duckdb.DuckDBPyConnection, incarnation: int, process: tuple[str, int], communicators: Collection[int]
+) -> list[MidStep]:
+    """Which of the `communicators` (hashes) of a launch stopped in the middle of a step, by the log of the busiest
+    `process`, of those of which it recorded all that anybody did. Call it after `coverage.measure`, for a log that
+    reaches to the end in which nothing got less far than its alike."""
+    logs = _logs(con, incarnation, process, communicators)
     stops = [mid_step(communicator, log.operations) for communicator, log in logs.items()]
     begun = [stop for stop in stops if stop is not None]
     last = None if begun else one_less(logs)
     return begun if last is None else [last]
 
 
-def _logs(con: duckdb.DuckDBPyConnection, incarnation: int) -> dict[int, Log]:
-    """The logs of the busiest process by communicator, without those that lack what others recorded."""
+def _logs(
+    con: duckdb.DuckDBPyConnection, incarnation: int, process: tuple[str, int], communicators: Collection[int]
+) -> dict[int, Log]:
+    """What one process wrote by communicator, without those that lack what others recorded."""
     known = dict(con.sql(_KNOWN, params={"incarnation": incarnation}).fetchall())
+    hostname, pid = process
+    con.execute("SET preserve_insertion_order = true")
+    rows = con.sql(_COMPLETED, params={"hostname": hostname, "pid": pid}).fetchnumpy()
+    con.execute("SET preserve_insertion_order = false")
+    times = np.sort(rows["written_us"])
+    begins = times[np.diff(times, prepend=times[:1]) > _PASS_US]
+    order = np.lexsort((rows["written_us"], rows["communicator"]))  # stable
+    found, firsts = np.unique(rows["communicator"][order], return_index=True)
     logs = {}
-    for hostname, pid in con.sql(_BUSIEST, params={"incarnation": incarnation}).fetchall():
-        con.execute("SET preserve_insertion_order = true")
-        rows = con.sql(_COMPLETED, params={"hostname": hostname, "pid": pid}).fetchnumpy()
-        con.execute("SET preserve_insertion_order = false")
-        times = np.sort(rows["written_us"])
-        begins = times[np.diff(times, prepend=times[:1]) > _PASS_US]
-        order = np.lexsort((rows["written_us"], rows["communicator"]))  # stable
-        communicators, firsts = np.unique(rows["communicator"][order], return_index=True)
-        for communicator, own in zip(communicators.tolist(), np.split(order, firsts[1:]), strict=True):
-            pairs = zip(rows["coll"][own].tolist(), rows["size_bytes"][own].tolist(), strict=True)
-            log = Log([Operation(*pair) for pair in pairs], np.searchsorted(begins, rows["written_us"][own], "right"))
-            if len(own) == known.get(communicator):
-                logs[communicator] = log
+    for communicator, own in zip(found.tolist(), np.split(order, firsts[1:]), strict=True):
+        pairs = zip(rows["coll"][own].tolist(), rows["size_bytes"][own].tolist(), strict=True)
+        log = Log([Operation(*pair) for pair in pairs], np.searchsorted(begins, rows["written_us"][own], "right"))
+        if communicator in communicators and len(own) == known.get(communicator):
+            logs[communicator] = log
     return logs
 
 

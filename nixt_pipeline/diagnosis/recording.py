@@ -1,4 +1,4 @@
-"""How the plugin remembered and wrote: what its losses look like, and what the end of its logs says."""
+"""How the plugin remembered and wrote: what its losses look like."""
 
 import duckdb
 
@@ -6,8 +6,6 @@ import duckdb
 # pass of the dump thread, which writes its records within some microseconds, has one record of a communicator at most.
 _SAME_PASS_US = 20
 _SAME_PASS_SHARE = 0.01
-# Passes are at least so far apart (the shortest interval in the plugin's documentation is 500 us).
-_PASS_US = 400
 
 _BUSIEST = "SELECT hostname, pid FROM processes WHERE hostname IS NOT NULL ORDER BY records DESC, hostname, pid LIMIT 1"
 
@@ -27,23 +25,9 @@ SELECT
 FROM written
 """
 
-_PER_PASS = f"""
-SELECT count(*) / greatest(count(*) FILTER (after_us > $pass), 1)
-FROM (
-    SELECT dump_timestamp_us - lag(dump_timestamp_us) OVER (ORDER BY dump_timestamp_us) AS after_us
-    FROM stored_events SEMI JOIN ({_BUSIEST}) USING (hostname, pid)
-)
-"""
-
 
 def has_one_slot(con: duckdb.DuckDBPyConnection) -> bool:
     """Whether the run behind `con`, a connection of `open_run`, was recorded by a plugin that remembers the newest
     operation of each communicator only."""
     [(one_slot,)] = con.sql(_ONE_SLOT, params={"same_pass": _SAME_PASS_US, "share": _SAME_PASS_SHARE}).fetchall()
     return bool(one_slot)
-
-
-def records_per_pass(con: duckdb.DuckDBPyConnection) -> float:
-    """How many records a process writes at once: as many are lost when it is killed, at each at another moment."""
-    [(records,)] = con.sql(_PER_PASS, params={"pass": _PASS_US}).fetchall()
-    return float(records)

@@ -20,7 +20,7 @@ from nixt_pipeline.diagnosis.observations import Communicator, Edge, Process
 
 # Records lost at random leave few processes without their last operation; a log that lost its tail leaves many so.
 # How unlikely their number must be by chance, and how unlikely the lead of the others over those that stopped.
-_TAIL_CHANCE = 0.01
+TAIL_CHANCE = 0.01
 _LEAD_CHANCE = 0.003
 # What a slot loses more often than this may be lost at the end as well, however long that is.
 _HARDLY_EVER = 0.05
@@ -264,7 +264,7 @@ def ended_together(series: Iterable[Series]) -> bool:
     counted = [item for item in series if item.final or not item.one_slot]
     behind = sum(item.behind for item in counted)
     expected = sum(0.0 if item.one_slot else item.lost * len(item.last) for item in counted)
-    return behind == 0 or float(scipy.stats.poisson.sf(behind - 1, expected)) > _TAIL_CHANCE
+    return behind == 0 or float(scipy.stats.poisson.sf(behind - 1, expected)) > TAIL_CHANCE
 
 
 def stopped_first(tracks: Sequence[Track]) -> list[Stop]:

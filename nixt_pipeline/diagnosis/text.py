@@ -1,9 +1,9 @@
 """A diagnosis in words, for a terminal in the middle of the night, and as Markdown for a ticket."""
 
 import textwrap
-from datetime import UTC, datetime
 
 from nixt_pipeline.diagnosis.findings import SEVERITIES, Diagnosis, Finding
+from nixt_pipeline.diagnosis.urgency import URGENCY, consequence, utc
 from nixt_pipeline.inert import markdown, visible
 
 _WIDTH = 100
@@ -12,8 +12,9 @@ _MANY = 8
 _TITLES = {
     "late-arrival": "late: others wait for it",
     "slow-transfer": "slow transfers",
-    "fabric-slow": "the whole network is slow",
+    "fabric-slow": "all transfers between hosts are slow",
     "hang": "hang",
+    "unfinished-step": "ended in the middle of a step",
     "process-silent": "its log ends before the job does",
     "mismatch": "ranks disagree",
     "regression": "slower than earlier runs of the same work",
@@ -23,18 +24,13 @@ _TITLES = {
     "clock-skew": "its clock is off",
     "not-assessed": "could not be assessed",
 }
-_STOPPED = {
-    "hang": "the job does not go on",
-    "mismatch": "results can be wrong, or the job hangs later",
-}
-_URGENCY = {"P0": "act now", "P1": "open a ticket", "P2": "note", "info": "for information"}
 
 
 def as_text(diagnosis: Diagnosis) -> str:
     """Plain text: what, where, since when, how bad, how sure, what to check next."""
     lines = [visible(line) for line in (f"{diagnosis.run}: {verdict_line(diagnosis)}", *_basis(diagnosis))]
     for number, finding in enumerate(diagnosis.findings, start=1):
-        lines += ["", visible(f"{number}. {finding.severity} ({_URGENCY[finding.severity]})  {headline(finding)}")]
+        lines += ["", visible(f"{number}. {finding.severity} ({URGENCY[finding.severity]})  {headline(finding)}")]
         for label, value in _parts(finding):
             lines += textwrap.wrap(
                 visible(value),
@@ -80,15 +76,19 @@ def headline(finding: Finding) -> str:
 def where(finding: Finding) -> str:
     """Who is named, by the level of the finding; empty for the fabric."""
     if finding.level == "fabric":
-        return ""
+        return f"the network, or one of {_listed(finding.hosts)}" if finding.hosts else ""
     if finding.level in ("rank", "communicator") and finding.processes:
         names = finding.processes
     elif finding.hosts:
         names = finding.hosts
     else:
         return f"{len(finding.communicators)} communicators" if finding.communicators else ""
-    shown = ", ".join(names[:_MANY]) + (f" and {len(names) - _MANY} more" if len(names) > _MANY else "")
+    shown = _listed(names)
     return f"one of {shown}" if finding.ambiguous and len(names) > 1 else shown
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:_MANY]) + (f" and {len(names) - _MANY} more" if len(names) > _MANY else "")
 
 
 def _parts(finding: Finding) -> list[tuple[str, str]]:
@@ -104,6 +104,8 @@ def _parts(finding: Finding) -> list[tuple[str, str]]:
 
 def how_sure(finding: Finding) -> str:
     """Whether the log points to one place, or to several of which one is it."""
+    if finding.level == "fabric" and finding.hosts:
+        return f"the network, or one of {len(finding.hosts)} hosts that every path crosses; the log cannot tell which"
     if finding.level in ("fabric", "run"):
         return "no single host or process stands out; it concerns all"
     if finding.ambiguous:
@@ -117,10 +119,10 @@ def how_sure(finding: Finding) -> str:
 
 def since(finding: Finding) -> str:
     """When it began and whether it ended."""
-    begin = "the start of the log" if finding.onset_us is None else _utc(finding.onset_us)
-    if finding.kind == "hang":
-        return begin
-    return f"{begin}, " + ("to the end of the log" if finding.until_us is None else f"until {_utc(finding.until_us)}")
+    begin = "the start of the log" if finding.onset_us is None else utc(finding.onset_us)
+    if finding.until_us is not None:
+        return f"{begin}, until {utc(finding.until_us)}"
+    return begin if finding.kind == "hang" else f"{begin}, to the end of the log"
 
 
 def how_bad(finding: Finding) -> str:
@@ -134,7 +136,7 @@ def how_bad(finding: Finding) -> str:
         parts.append(f"{'computes ' if late else ''}{effect.slowdown:.3g} times as {'long' if late else 'slow'}")
     if effect.lost_rank_seconds is not None:
         parts.append(f"{effect.lost_rank_seconds:,.1f} GPU-seconds lost")
-    return ", ".join(parts) or _STOPPED.get(finding.kind, "not measurable")
+    return ", ".join(parts) or consequence(finding.kind, finding.severity, finding.until_us)
 
 
 def _basis(diagnosis: Diagnosis) -> list[str]:
@@ -158,7 +160,3 @@ def _basis(diagnosis: Diagnosis) -> list[str]:
 
 def _share(value: float | None) -> str:
     return "none" if value is None else f"{value:.1%}"
-
-
-def _utc(timestamp_us: int) -> str:
-    return datetime.fromtimestamp(timestamp_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from nixt_pipeline.diagnosis.findings import Level
 from nixt_pipeline.diagnosis.observations import Observations, Process, Transfer
+from nixt_pipeline.diagnosis.parts import in_lockstep
 from nixt_pipeline.diagnosis.windows import Marks, Window, chance, densest_window
 from nixt_pipeline.settings import Thresholds
 
@@ -85,7 +86,8 @@ class SlowPath:
 
 @dataclass(frozen=True)
 class Blame:
-    """Who explains a set of slow paths of one medium: the left-over hosts or processes, or the paths themselves."""
+    """Who explains a set of slow paths of one medium: the left-over hosts or processes, or the paths themselves. Of the
+    fabric, hosts are those that are on every path: one of them may be it instead."""
 
     medium: Medium
     level: Level
@@ -100,11 +102,12 @@ class Blame:
 def paths_of(seen: Observations, limits: Thresholds) -> list[Path]:
     """Every path that carries messages large enough to show bandwidth, compared with its alike."""
     large = [t for t in seen.transfers if t.size_bytes >= limits.large_message_bytes]
-    racks = _racks(seen)
-    alike: dict[tuple[Medium, tuple[object, ...]], list[float]] = defaultdict(list)
+    racks, lanes = _racks(seen), in_lockstep(seen.communicators, large)
+    alike: dict[tuple[Medium, int, tuple[object, ...]], list[float]] = defaultdict(list)
     by_path: dict[tuple[int, tuple[Process, ...]], list[Transfer]] = defaultdict(list)
     for transfer in large:
-        alike[_medium(transfer, racks), transfer.alike].append(transfer.transfer_us)
+        lane = lanes[transfer.comm, transfer.alike]
+        alike[_medium(transfer, racks), lane, transfer.alike].append(transfer.transfer_us)
         by_path[transfer.comm, tuple(sorted(transfer.members))].append(transfer)
     reference = {kind: float(np.quantile(times, _BEST_SHARE)) for kind, times in alike.items()}
     paths = []
@@ -113,7 +116,8 @@ def paths_of(seen: Observations, limits: Thresholds) -> list[Path]:
         medium = _medium(transfers[0], racks)
         for transfer in transfers:
             time[transfer.block] += transfer.transfer_us * transfer.stands_for
-            expected[transfer.block] += reference[medium, transfer.alike] * transfer.stands_for
+            lane = lanes[transfer.comm, transfer.alike]
+            expected[transfer.block] += reference[medium, lane, transfer.alike] * transfer.stands_for
         unknown = expected == 0
         time[unknown] = expected[unknown] = np.nan
         paths.append(Path(comm, members, medium, time, expected))
@@ -250,9 +254,10 @@ def _explain(slow: list[SlowPath], paths: list[Path], medium: Medium, limits: Th
     sets = [item.path.hosts - cleared for item in slow]
     recorded = sum(path.ratio(window.part()) > 0 for path in paths if path.medium == medium)
     if medium != "nvlink" and not healthy and len(everybody) > 1 and len(slow) * 2 > recorded:
-        single = [host for host in everybody if all(host in hosts for hosts in sets)]
+        # A host that is on every path would slow them all just as well.
+        single = tuple(host for host in everybody if all(host in hosts for hosts in sets))
         if len(single) != 1:
-            return [Blame(medium, "fabric", (), (), False, tuple(slow), healthy, window)]
+            return [Blame(medium, "fabric", single, (), bool(single), tuple(slow), healthy, window)]
     blames = []
     explained = [item for item, hosts in zip(slow, sets, strict=True) if hosts]
     for hosts, touched in _fewest(explained, cleared):

@@ -71,9 +71,19 @@ def _finding(
             f" {len(blame.slow)} paths of {len(communicators)} communicators, in {blame.window.length} of {seen.blocks}"
             f" stretches of the job; a member spends {share:.1%} of the time on what is too much.{_victims(blame)}"
         ),
-        counter_evidence=f"{cleared} {_WHY[blame.level]}",
-        next_step=_NEXT[blame.level, blame.medium],
+        counter_evidence=f"{cleared} {_WHY[blame.level]}{_or_a_host(blame)}",
+        next_step=_FABRIC_OR_HOST[blame.medium] if _or_a_host(blame) else _NEXT[blame.level, blame.medium],
     )
+
+
+def _or_a_host(blame: Blame) -> str:
+    """That one host may be at fault as well as the fabric, because no path goes around it."""
+    if blame.level != "fabric" or not blame.hosts:
+        return ""
+    hosts = ", ".join(blame.hosts[:_SHOWN])
+    more = f" and {len(blame.hosts) - _SHOWN} more" if len(blame.hosts) > _SHOWN else ""
+    what = "slow network cards" if blame.medium == "network" else "slow NVLinks"
+    return f" So would {what} of one host that is on every path: {hosts}{more}."
 
 
 def _victims(blame: Blame) -> str:
@@ -96,6 +106,16 @@ _WHY: dict[str, str] = {
     "rank": "Its host has fast paths as well, so that only a part of the host is slow.",
     "communicator": "Every host on the slow paths has fast ones as well: no host is to blame as a whole.",
     "fabric": "A change of NCCL's algorithm or settings, or another job's traffic, would look the same.",
+}
+
+_FABRIC_OR_HOST: dict[Medium, str] = {
+    "network": "The fabric, or one host that is on every path. To tell them apart, measure between pairs of these hosts"
+    " (with nccl-tests or ib_write_bw): if the pairs with one host are slow and the others fast, it is that host's card,"
+    " and the next job should run without it. If all pairs are slow, check switches, routing and congestion at that"
+    " time. Compare link speed and error counters of the hosts' cards first.",
+    "rack": "The NVLink switches, or one host that is on every path. To tell them apart, measure between pairs of these"
+    " hosts (with nccl-tests): if the pairs with one host are slow and the others fast, it is that host's NVLinks. If all"
+    " are slow, check the switch trays and their fabric manager. Network cards do not carry this.",
 }
 
 _NEXT: dict[tuple[str, str], str] = {

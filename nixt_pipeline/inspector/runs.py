@@ -53,6 +53,7 @@ class RunInfo(BaseModel):
     tags: list[str] = []
     baseline: bool | str | None = None
     host_nodes: dict[str, str] = {}
+    state: str | None = None  # how the job ended, in Slurm's words: COMPLETED, TIMEOUT, CANCELLED, FAILED, ...
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,17 @@ def read_run_info(directory: Path, root: Path | None = None) -> dict[str, object
 def _is_deeper(value: object, levels: int) -> bool:
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return any(levels == 0 or _is_deeper(part, levels - 1) for part in parts)
+
+
+def run_info(directory: Path, settings: Settings) -> dict[str, object]:
+    """What is known of a run beside its logs: its `run.json`, and from Slurm the state of its job if that lacks it."""
+    info = read_run_info(directory, link_root(directory, settings.landing_dir, settings.follow_links))
+    job = slurm_job_id(directory)
+    if settings.sacct_command and job and "state" not in info:
+        state = job_state(settings.sacct_command, job)
+        if state.ended is not None:
+            info["state"] = state.words
+    return info
 
 
 def find_runs(

@@ -4,6 +4,8 @@ says and adds nothing."""
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nixt_pipeline.diagnosis.urgency import URGENCY as WORDS
+from nixt_pipeline.diagnosis.urgency import consequence
 from nixt_pipeline.reporting.anchors import finding_anchor, host_anchor
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.text import count, duration, moment, number, percent, plain, plural, shorten, utc
@@ -22,6 +24,7 @@ _TITLES = {
     "slow-transfer": ("Slow transfers: {}", "Slow transfers: {}"),
     "fabric-slow": ("Slow network: {}", "Slow network: {}"),
     "hang": ("Hang: {}", "Hang: {}"),
+    "unfinished-step": ("Ended in the middle of a step: {}", "Ended in the middle of a step: {}"),
     "process-silent": ("Log ends early: {}", "Logs end early: {}"),
     "mismatch": ("Ranks disagree: {}", "Ranks disagree: {}"),
     "imbalance": ("Uneven work: {}", "Uneven work: {}"),
@@ -31,7 +34,7 @@ _TITLES = {
     "regression": ("Slower than before: {}", "Slower than before: {}"),
     "not-assessed": ("Could not be assessed: {}", "Could not be assessed: {}"),
 }
-URGENCY = {"P0": "P0 act now", "P1": "P1 open a ticket", "P2": "P2 note", "info": "for information"}
+URGENCY = {severity: words if severity == "info" else f"{severity} {words}" for severity, words in WORDS.items()}
 
 
 def verdict_sentence(diagnosis: Mapping[str, Any] | None) -> str:
@@ -139,18 +142,21 @@ def title(finding: Finding) -> str:
 
 def where(finding: Finding) -> str:
     """Who is named, by the level of the finding; the first few of many."""
-    if finding["level"] == "fabric":
-        return "the network as a whole"
     names = _names(finding)
+    if finding["level"] == "fabric":
+        return f"the network, or one of {_listed(names)}" if finding["hosts"] else "the network as a whole"
     if not finding["hosts"] and not finding["processes"]:
         if not names:
             return "the run as a whole"
         if len(names) > _NAMES_SHOWN:
             return f"{count(len(names))} communicators"
-    shown = ", ".join(shorten(plain(name), _NAME_CHARACTERS) for name in names[:_NAMES_SHOWN])
-    if len(names) > _NAMES_SHOWN:
-        shown += f" and {count(len(names) - _NAMES_SHOWN)} more"
+    shown = _listed(names)
     return f"one of {shown}" if finding["ambiguous"] and len(names) > 1 else shown
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(shorten(plain(name), _NAME_CHARACTERS) for name in names[:_NAMES_SHOWN])
+    return shown + (f" and {count(len(names) - _NAMES_SHOWN)} more" if len(names) > _NAMES_SHOWN else "")
 
 
 def _names(finding: Finding) -> list[str]:
@@ -176,9 +182,9 @@ def _since(finding: Finding, start_us: int | None) -> str:
         begin = moment(finding["onset_us"])
         if start_us is not None and finding["onset_us"] > start_us:
             begin += f", {duration(finding['onset_us'] - start_us)} into the log"
-    if finding["kind"] == "hang":
-        return begin
-    return f"{begin}, " + ("to its end" if finding["until_us"] is None else f"until {moment(finding['until_us'])}")
+    if finding["until_us"] is not None:
+        return f"{begin}, until {moment(finding['until_us'])}"
+    return begin if finding["kind"] == "hang" else f"{begin}, to its end"
 
 
 def _cost(finding: Finding) -> str:
@@ -190,7 +196,7 @@ def _cost(finding: Finding) -> str:
         parts.append(f"{number(effect['lost_rank_seconds'])} GPU-seconds")
     if effect["slowdown"] is not None and finding["kind"] != "late-arrival":
         parts.append(f"{effect['slowdown']:.2g} times as slow")
-    return ", ".join(parts) or ("the job does not go on" if finding["kind"] == "hang" else "not measurable")
+    return ", ".join(parts) or consequence(finding["kind"], finding["severity"], finding["until_us"])
 
 
 def _certainty(finding: Finding) -> str:
@@ -198,6 +204,8 @@ def _certainty(finding: Finding) -> str:
     names = _names(finding)
     if not names:
         return "It is seen in the run as a whole."
+    if finding["level"] == "fabric" and finding["hosts"]:
+        return f"The network, or one of {count(len(names))} hosts that every path crosses; the log cannot say which."
     if finding["ambiguous"] and len(names) > 1:
         return f"One of {count(len(names))} named; the log cannot say which."
     return "Nobody else fits what was recorded." if len(names) == 1 else "All named are concerned."

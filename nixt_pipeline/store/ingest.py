@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 from nixt_pipeline.inspector import inventory as discovery
 from nixt_pipeline.inspector.inventory import Inventory
 from nixt_pipeline.inspector.opening import link_root
-from nixt_pipeline.inspector.runs import read_run_info
+from nixt_pipeline.inspector.runs import run_info
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import accounts as books
 from nixt_pipeline.store import duplicates, fan_out, layout, takeover
@@ -155,10 +155,7 @@ def publish_run(run: str, settings: Settings) -> Manifest:
             generation=generation.name,
             fingerprint=inventory.fingerprint,
             ingested_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            run_info=read_run_info(
-                Path(inventory.directory),
-                link_root(Path(inventory.directory), settings.landing_dir, settings.follow_links),
-            ),
+            run_info=run_info(Path(inventory.directory), settings),
             **summary,
         )
         write_manifest(manifest, settings)

@@ -1,6 +1,7 @@
 """Operations of one communicator are given as letters, by what they are: see `OPERATIONS`."""
 
 from collections import Counter
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -119,14 +120,15 @@ def test_what_was_always_done_once_less_did_not_hang() -> None:
     assert one_less(logs(step[-2:] + (step[:-2] + step[-2:]) * 20 + step[:-2] * 2, every=3)) is None
 
 
-def written(directory: Path, operations: str, passes: int) -> Path:
-    """The logs of the two processes of a job with one communicator, written all at once in each of some passes."""
+def written(directory: Path, operations: str, passes: int, apart: float = 0.5) -> Path:
+    """The logs of the two processes of a job with one communicator, written in so many passes, which the second process
+    makes a share of an interval after the first."""
     for rank in range(2):
         numbers: Counter[str] = Counter()
         lines = []
         for n, letter in enumerate(operations):
             operation = OPERATIONS[letter]
-            at_us = EPOCH_US + n * passes // len(operations) * 100_000
+            at_us = EPOCH_US + int((ceil(n * passes / len(operations) - rank * apart) + rank * apart) * 100_000)
             sn = numbers[operation.coll]
             lines.append(
                 collective(
@@ -138,25 +140,39 @@ def written(directory: Path, operations: str, passes: int) -> Path:
     return directory
 
 
-def hangs(directory: Path, settings: Settings) -> list[Finding]:
+def stops(directory: Path, settings: Settings) -> list[Finding]:
     run = nixt.ingest_run(directory, settings).run
-    return [finding for finding in nixt.diagnose_run(run, settings).findings if finding.kind == "hang"]
+    found = nixt.diagnose_run(run, settings).findings
+    return [finding for finding in found if finding.kind in ("hang", "unfinished-step")]
 
 
 def test_the_order_within_a_pass_is_that_of_the_log(tmp_path: Path, settings: Settings) -> None:
+    # At no other moment do both logs end with the same operation: a job that was killed would not look so.
     directory = written(tmp_path / "hung", FULLY_SHARDED * 20 + "aaaar", passes=30)
-    (hang,) = hangs(directory, settings)
-    assert (hang.severity, hang.level, hang.hosts) == ("P1", "communicator", ("node-01",))
+    (hang,) = stops(directory, settings)
+    assert (hang.kind, hang.severity, hang.level, hang.hosts) == ("hang", "P1", "communicator", ("node-01",))
     assert "completed 20 steps of 8 operations, 5 of one more, and no AllGather of 8,000,000 bytes" in hang.evidence
     assert hang.ambiguous and len(hang.processes) == 2
 
     directory = written(tmp_path / "ended", FULLY_SHARDED * 20, passes=30)
-    assert hangs(directory, settings) == []
+    assert stops(directory, settings) == []
 
 
-def test_a_job_that_writes_at_once_may_have_been_killed(tmp_path: Path, settings: Settings) -> None:
+def test_a_job_whose_logs_always_agree_may_have_been_killed(tmp_path: Path, settings: Settings) -> None:
+    # Both write at the same moments, or as soon as something is completed.
     operations = FULLY_SHARDED * 20 + "aaaar"
-    directory = written(tmp_path / "job", operations, passes=len(operations))
-    (hang,) = hangs(directory, settings)
-    assert hang.severity == "P2"
-    assert "or that was killed at this moment" in hang.counter_evidence
+    for name, passes, apart in (("together", 30, 0.0), ("at-once", len(operations), 0.1)):
+        (stop,) = stops(written(tmp_path / name, operations, passes, apart), settings)
+        assert (stop.kind, stop.severity, stop.processes) == ("unfinished-step", "info", ())
+        assert "was killed, reached its time limit, or hung" in stop.evidence
+
+
+def test_slurm_decides_whether_a_job_that_ended_within_a_step_hung(tmp_path: Path, settings: Settings) -> None:
+    told = {}
+    for state in ("TIMEOUT", "CANCELLED by 1000", "FAILED", "COMPLETED"):
+        directory = written(tmp_path / state.split()[0], FULLY_SHARDED * 20 + "aaaar", passes=30)
+        (directory / "run.json").write_text(f'{{"state": "{state}"}}')
+        (stop,) = stops(directory, settings)
+        assert f"Slurm says {state.split()[0]}" in stop.evidence
+        told[state.split()[0]] = stop.severity
+    assert told == {"TIMEOUT": "info", "CANCELLED": "info", "FAILED": "P1", "COMPLETED": "info"}

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nixt_pipeline.diagnosis.observations import Communicator, Observations
+from nixt_pipeline.diagnosis.text import headline
 from nixt_pipeline.diagnosis.transfer import Blame, find_slow, paths_of
 from nixt_pipeline.diagnosis.transfer_findings import transfer_findings
 from nixt_pipeline.settings import Thresholds
@@ -61,6 +62,24 @@ def test_everything_slow_at_once_is_the_fabric_and_nobodys_fault() -> None:
     assert blamed(observed) == [("fabric", (), False)]
     (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
     assert (finding.kind, finding.hosts) == ("fabric-slow", ())
+
+
+def test_a_network_of_which_every_path_crosses_the_same_hosts_may_be_one_of_them() -> None:
+    observed = seen(*((ring(number, "a", "b", pid=number), SLOW) for number in range(4)))
+    assert blamed(observed) == [("fabric", ("a", "b"), True)]
+    (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
+    assert (finding.kind, finding.hosts, finding.ambiguous) == ("fabric-slow", ("a", "b"), True)
+    assert headline(finding).startswith("the network, or one of a, b")
+    assert "Draining a host will not help" not in finding.next_step
+
+
+def test_what_ran_beside_at_another_pace_is_no_reference() -> None:
+    # The other two rings share no process with these, and did half as much.
+    beside = [time for time in [500.0] * 5 for _ in range(2)]
+    observed = seen((ring(0, "a", "b"), [1_000.0] * 10), (ring(1, "c", "d"), beside[:5]))
+    assert blamed(observed) == []
+    observed = seen((ring(0, "a", "b"), [1_000.0] * 10), (ring(1, "c", "d"), beside))
+    assert blamed(observed) == [("host", ("a", "b"), True)]
 
 
 def test_a_rail_is_the_rings_on_it_and_no_host() -> None:

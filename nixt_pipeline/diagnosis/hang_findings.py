@@ -1,0 +1,257 @@
+"""A stop in words: what stopped, what came then, and how urgent it is."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from nixt_pipeline.diagnosis.ending import Ending
+from nixt_pipeline.diagnosis.findings import Finding, Severity
+from nixt_pipeline.diagnosis.mid_step import MidStep
+from nixt_pipeline.diagnosis.observations import Communicator, Process
+from nixt_pipeline.diagnosis.parts import Part
+from nixt_pipeline.diagnosis.sequel import Sequel
+from nixt_pipeline.diagnosis.stopped import Series, Stop, Track
+from nixt_pipeline.diagnosis.urgency import utc
+
+# Names in a sentence.
+_SHOWN = 8
+
+_ONLY_COMPLETED = (
+    "The log has completed operations only: who never entered the operation and who waits in it look alike."
+)
+
+
+def ahead(stop: Stop, tracks: Iterable[Track]) -> int:
+    """How many that do the same as those that stopped first got further."""
+    families = {track.family for track in stop.first}
+    return len(
+        {track.carrier for track in tracks if track.family in families} - {track.carrier for track in stop.first}
+    )
+
+
+def behind(stop: Stop, tracks: Sequence[Track], sure: bool, killed_share: float) -> Finding:
+    """Something got less far than what does the same. A killed job looks so at `killed_share` of its moments."""
+    names = ", ".join(
+        f"{track.comm.label} ({track.what} {track.reached}, its alike reached"
+        f" {max(other.reached for other in tracks if other.family == track.family)})"
+        for track in stop.first[:4]
+    )
+    suspects = sorted(stop.suspects)
+    hosts = tuple(sorted({host for host, _ in suspects}))
+    return Finding(
+        kind="hang",
+        severity="P0" if sure else "P2",
+        level="communicator" if len(suspects) > 1 else "rank",
+        hosts=hosts,
+        processes=_names(suspects),
+        communicators=tuple(sorted({track.comm.id for track in stop.first})),
+        ambiguous=len(suspects) > 1,
+        evidence=(
+            f"The job stopped in the middle of a step. First to stop: {names}. There is no record of what comes next"
+            f" there, which never completed. The one that hung is among {len(suspects)} processes."
+        ),
+        counter_evidence=(
+            f"{ahead(stop, tracks)} that do the same got further, and wait. {_ONLY_COMPLETED}"
+            + (f" Lost records alone could look so, with p < {stop.chance:.1g}." if stop.chance > 0 else "")
+            + (f" So would a job that was killed, at {killed_share:.1%} of its moments." if not sure else "")
+        ),
+        next_step=(
+            f"Get stacks (py-spy, gdb) of the {len(suspects)} processes on {', '.join(hosts)}: the one that is not"
+            " inside the operation is it. Then kernel log and GPU errors (Xid) of that host."
+        ),
+    )
+
+
+def never_completed(item: Series) -> Finding:
+    """A collective of all processes was not completed, though all of them came to it."""
+    return Finding(
+        kind="hang",
+        severity="P1",
+        level="communicator",
+        hosts=tuple(sorted(item.comm.hosts)),
+        processes=_names(sorted(item.comm.members)),
+        communicators=(item.comm.id,),
+        ambiguous=True,
+        evidence=(
+            f"The log ends before {item.coll} {item.furthest + 1} of {item.comm.label}: what comes before it in a step"
+            f" was completed once more, on all {len(item.comm.members)} processes, and nothing that comes after it."
+        ),
+        counter_evidence="A job whose last step is meant to end without it would look the same.",
+        next_step=(
+            "If the job did not end by itself, get stacks (py-spy, gdb) of all processes: the one that is not inside"
+            " this collective is it."
+        ),
+    )
+
+
+def within_step(processes: Sequence[Process], begun: Mapping[Communicator, MidStep]) -> Finding:
+    """Communicators ended in the middle of a step, and so did all processes."""
+    whole = len(begun) == 1 and all(len(comm.members) == len(processes) for comm in begun)
+    return Finding(
+        kind="hang",
+        severity="P1",
+        level="communicator" if whole else "run",
+        hosts=tuple(sorted({host for host, _ in processes})),
+        processes=_names(processes),
+        communicators=tuple(sorted(comm.id for comm in begun)),
+        ambiguous=True,
+        evidence=f"It stopped in the middle of a step: {'; '.join(_ending(*item) for item in begun.items())}.",
+        counter_evidence="A job whose last step is meant to end so would look the same.",
+        next_step=(
+            "If the job did not end by itself, get stacks (py-spy, gdb) of all processes: the one that is not inside a"
+            " collective is it."
+        ),
+    )
+
+
+def _ending(comm: Communicator, stop: MidStep) -> str:
+    coming = f"{stop.step[stop.done].coll} of {stop.step[stop.done].size_bytes:,} bytes"
+    if stop.done == 0:
+        return f"{comm.label} completed {stop.steps:,} times {coming}, and all others one step more"
+    return (
+        f"{comm.label} completed {stop.steps:,} steps of {len(stop.step)} operations, {stop.done} of one more, and no"
+        f" {coming}, which comes next"
+    )
+
+
+def with_sequel(
+    finding: Finding,
+    part: Part,
+    since_us: int | None,
+    sequel: Sequel | None,
+    killed: bool,
+    killed_share: float,
+    ending: Ending,
+) -> Finding:
+    """A stop as it is told with what came then. `killed`: a job that was killed leaves such a log as well, at
+    `killed_share` of its moments."""
+    finding = replace(finding, onset_us=since_us)
+    if sequel and sequel.went_on:
+        return _went_on(finding, part, sequel)
+    whole_job = finding.severity != "P0"
+    if killed or (whole_job and (ending.completed or ending.from_outside or ending.running(since_us))):
+        return _ended_within_step(finding, sequel, killed_share if killed else None, ending)
+    if sequel and sequel.launch:
+        return _started_again(finding, sequel)
+    if not ending.over:
+        return finding
+    return replace(
+        finding,
+        severity=_at_most_p1(finding.severity),
+        evidence=f"{finding.evidence} The job is over: Slurm says {ending.state}.",
+        next_step=_look_back(finding),
+    )
+
+
+def _at_most_p1(severity: Severity) -> Severity:
+    """What is over needs no action this minute."""
+    return "P1" if severity == "P0" else severity
+
+
+def _went_on(finding: Finding, part: Part, sequel: Sequel) -> Finding:
+    """Others went on without some of the processes, or all of them in new communicators."""
+    where = f" in a communicator of {sequel.n_ranks}" if sequel.n_ranks else ""
+    at = "" if sequel.at_us == finding.onset_us else f" at {utc(sequel.at_us)}"
+    told = replace(finding, until_us=sequel.at_us)
+    if not sequel.left:
+        return replace(
+            told,
+            severity="info" if finding.severity == "P2" else "P2",
+            evidence=f"{finding.evidence} All {len(sequel.went_on)} processes went on{where}{at}.",
+            counter_evidence=f"{finding.counter_evidence} Communicators that were replaced on purpose would look so.",
+            next_step="Look in the job's output for why the communicators were made anew at that time.",
+        )
+    names = _names(sequel.left)
+    one = len(names) == 1
+    hosts = frozenset(host for host, _ in sequel.left)
+    stay = frozenset(host for host, _ in sequel.went_on)
+    return replace(
+        told,
+        severity=_at_most_p1(finding.severity),
+        level="rank" if hosts & stay or one else "host",
+        hosts=tuple(sorted(hosts)),
+        processes=names,
+        ambiguous=False,
+        evidence=(
+            f"{finding.evidence} {_list(names)} {'has' if one else 'have'} no record since; the"
+            f" {len(sequel.went_on)} other processes went on{where}{at}."
+        ),
+        counter_evidence=(
+            f"{'A process that was' if one else 'Processes that were'} left out on purpose, because of a fault"
+            f" elsewhere, would look the same. Of {len(part.processes)} processes, no other has stopped."
+        ),
+        next_step=(
+            f"Look for why {'it' if one else 'they'} ended: kernel log and GPU errors (Xid) of {_list(sorted(hosts))}"
+            f" and the job's output at that time. The job runs with fewer GPUs unless spares took the place."
+        ),
+    )
+
+
+def _started_again(finding: Finding, sequel: Sequel) -> Finding:
+    """The job was started again and went on."""
+    return replace(
+        finding,
+        severity=_at_most_p1(finding.severity),
+        until_us=sequel.at_us,
+        evidence=f"{finding.evidence}{_restart(sequel)}",
+        next_step=_look_back(finding),
+    )
+
+
+def _look_back(finding: Finding) -> str:
+    return (
+        "Its processes are gone. Look in the job's output for the watchdog's message, and in the kernel log and the GPU"
+        f" errors (Xid) of {_list(finding.hosts)} at that time."
+    )
+
+
+def _ended_within_step(finding: Finding, sequel: Sequel | None, share: float | None, ending: Ending) -> Finding:
+    """For information: the job ended in the middle of a step, which proves no hang."""
+    since = finding.onset_us
+    running = ending.running(since)
+    if running:
+        why = " The job seems to be running: its last record was written less than a minute before the logs were read."
+        why = why if ending.quiet_us <= 60_000_000 else why.replace("less than a minute", "shortly")
+        step = "Look again when the job has ended."
+    elif ending.state:
+        why = f" Slurm says {ending.state}."
+        step = "Nothing, if that was meant. If it stood still before, its output and the stacks of that time tell."
+    else:
+        why = " It was killed, reached its time limit, or hung: the log cannot tell."
+        step = "If it did not end on purpose and stands still, get stacks (py-spy, gdb) of all processes."
+    if sequel and sequel.launch:
+        step = "Nothing, if the job was preempted or restarted on purpose; else look in its output for the reason."
+    often = (
+        f" Cut at other moments of its past, the log would look so in {share:.0%} of them." if share is not None else ""
+    )
+    return replace(
+        finding,
+        kind="unfinished-step",
+        severity="info",
+        level="run",
+        hosts=(),
+        processes=(),
+        communicators=(),
+        ambiguous=False,
+        until_us=sequel.at_us if sequel else None,
+        evidence=f"{finding.evidence}{why}{_restart(sequel)}",
+        counter_evidence=f"A hang would leave the same log.{often}",
+        next_step=step,
+    )
+
+
+def _restart(sequel: Sequel | None) -> str:
+    launch = sequel.launch if sequel else None
+    if launch is None:
+        return ""
+    return (
+        f" The job was started again at {utc(launch.first_us)} ({launch.processes} processes) and went on until"
+        f" {utc(launch.last_us)}."
+    )
+
+
+def _names(processes: Iterable[Process]) -> tuple[str, ...]:
+    return tuple(f"{host}-pid{pid}" for host, pid in processes)
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

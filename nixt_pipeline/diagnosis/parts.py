@@ -1,0 +1,122 @@
+"""Parts of a launch: communicators that share processes, directly or through others, while they are in use.
+
+What shares no process says nothing about one another: replicas side by side, or stages of which no common communicator
+was recorded. Nor do communicators that follow one another: one that shrinks is replaced by a smaller one, which gets
+further.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import duckdb
+import numpy as np
+import scipy  # its parts are loaded when they are used
+
+from nixt_pipeline.diagnosis.alike import classes
+from nixt_pipeline.diagnosis.observations import Communicator, Process, Transfer
+
+# What one pass of the dump thread writes of several communicators is no sequence in time: a pause is longer, or between
+# two communicators that were each in use for longer.
+_PAUSE_US = 1_000_000
+
+# Parts of one job do their operations in lockstep, and lose a few of them at the ends of the log.
+_AS_MANY = 1.02
+
+Span = tuple[int, int]  # the first and the last write time of a communicator
+
+_SPANS = "SELECT comm, first_dump_us, last_dump_us FROM diagnosed_communicators WHERE first_dump_us IS NOT NULL"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Communicators, by number, that are held against one another, and their processes."""
+
+    communicators: frozenset[int]
+    processes: tuple[Process, ...]
+
+
+def read_spans(con: duckdb.DuckDBPyConnection) -> dict[int, Span]:
+    """When each communicator of the launch was first and last written, where that is known; call it after `observe`."""
+    return {comm: (first, last) for comm, first, last in con.sql(_SPANS).fetchall()}
+
+
+def components(communicators: Sequence[Communicator]) -> dict[int, int]:
+    """The communicators, by number, with a number for each group that shares processes, directly or through others."""
+    of_process = _by_process(communicators)
+    pairs = [(one.number, other.number) for comms in of_process.values() for one, other in pairwise(comms)]
+    return _labels([comm.number for comm in communicators], pairs)
+
+
+def parts_of(communicators: Sequence[Communicator], spans: Mapping[int, Span]) -> list[Part]:
+    """The parts of a launch, those of more processes first."""
+    pairs = [pair for comms in _by_process(communicators).values() for pair in _in_use_together(comms, spans)]
+    labels = _labels([comm.number for comm in communicators], pairs)
+    found: dict[int, list[Communicator]] = defaultdict(list)
+    for comm in communicators:
+        found[labels[comm.number]].append(comm)
+    parts = [
+        Part(
+            frozenset(comm.number for comm in comms),
+            tuple(sorted({member for comm in comms for member in comm.members})),
+        )
+        for comms in found.values()
+    ]
+    return sorted(parts, key=lambda part: (-len(part.processes), part.processes, min(part.communicators)))
+
+
+def in_lockstep(
+    communicators: Sequence[Communicator], transfers: Sequence[Transfer]
+) -> dict[tuple[int, tuple[object, ...]], int]:
+    """A number for each communicator and kind of transfer, equal for those that share processes, directly or through
+    others, or did as many operations, as the parts of one job do of which nothing in common was recorded. Replicas and
+    other jobs beside it may run with other settings."""
+    component = components(communicators)
+    paths: dict[tuple[tuple[object, ...], int], dict[tuple[object, ...], float]] = defaultdict(dict)
+    for transfer in transfers:
+        counts = paths[transfer.alike, component[transfer.comm]]
+        counts[transfer.path] = counts.get(transfer.path, 0.0) + transfer.stands_for
+    of_kind: dict[tuple[object, ...], list[tuple[int, float]]] = defaultdict(list)
+    for (kind, number), counts in paths.items():
+        of_kind[kind].append((number, float(np.mean(list(counts.values())))))
+    numbers = {
+        (kind, number): lane
+        for kind, items in of_kind.items()
+        for (number, _), lane in zip(items, classes([count for _, count in items], _AS_MANY), strict=True)
+    }
+    return {(t.comm, t.alike): numbers[t.alike, component[t.comm]] for t in transfers}
+
+
+def _by_process(communicators: Iterable[Communicator]) -> dict[Process, list[Communicator]]:
+    of_process: dict[Process, list[Communicator]] = defaultdict(list)
+    for comm in communicators:
+        for member in comm.members:
+            of_process[member].append(comm)
+    return of_process
+
+
+def _in_use_together(comms: Sequence[Communicator], spans: Mapping[int, Span]) -> list[tuple[int, int]]:
+    """Pairs of the communicators of one process that were in use together. Those without a time go with the first."""
+    timed = sorted((*spans[comm.number], comm.number) for comm in comms if comm.number in spans)
+    timeless = [comm.number for comm in comms if comm.number not in spans]
+    first = timed[0][2] if timed else timeless[0]
+    pairs = [(first, number) for number in timeless]
+    begun, reached = (timed[0][0], timed[0][1]) if timed else (0, 0)
+    for (_, _, earlier), (begin, end, later) in pairwise(timed):
+        long = min(reached - begun, end - begin) > _PAUSE_US
+        if begin - reached > (0 if long else _PAUSE_US):
+            begun = begin
+        else:
+            pairs.append((earlier, later))
+        reached = max(reached, end)
+    return pairs
+
+
+def _labels(numbers: Sequence[int], pairs: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """A label for each number, equal for those that pairs join."""
+    place = {number: index for index, number in enumerate(numbers)}
+    ends = np.array([(place[one], place[other]) for one, other in pairs], dtype=np.int64).reshape(-1, 2).T
+    graph = scipy.sparse.coo_array((np.ones(ends.shape[1], dtype=np.int8), tuple(ends)), shape=(len(place),) * 2)
+    labels = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
+    return dict(zip(numbers, labels.tolist(), strict=True))

@@ -1,0 +1,132 @@
+"""What came after something stopped: its processes went on in other communicators, the job was started again, or
+nothing.
+
+Frameworks go on without a process: the communicator is aborted and a smaller one made of the others (ncclCommShrink),
+or a spare takes the place. The end of a communicator is the end of the job only if its processes did nothing more.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import duckdb
+
+from nixt_pipeline.diagnosis.frontier import Reach
+from nixt_pipeline.diagnosis.observations import Communicator, Process
+from nixt_pipeline.diagnosis.parts import Part, Span
+
+# What goes on for so much of the time that a communicator was in use, and for so many of its operations, does not wait
+# for it: a hang stops the rest within a step.
+_GOES_ON_SHARE = 0.1
+_GOES_ON_OPERATIONS = 3
+_GOES_ON_US = 1_000_000
+
+_LAUNCHES = """
+SELECT incarnation, min(first_dump_us), max(last_dump_us), list(DISTINCT hostname), count(*)
+FROM processes
+GROUP BY incarnation
+HAVING count(first_dump_us) > 0
+ORDER BY ALL
+"""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Another launch of the same directory: when it was recorded, on which hosts, and by how many processes."""
+
+    number: int
+    first_us: int
+    last_us: int
+    hosts: frozenset[str]
+    processes: int
+
+
+@dataclass(frozen=True)
+class Sequel:
+    """What came `at_us` after a stop: processes that `went_on` in communicators of at most `n_ranks`, those that `left`
+    (no record since), or the `launch` that followed, of which there is only one."""
+
+    at_us: int
+    went_on: tuple[Process, ...] = ()
+    left: tuple[Process, ...] = ()
+    n_ranks: int = 0
+    launch: Launch | None = None
+
+
+def read_launches(con: duckdb.DuckDBPyConnection) -> list[Launch]:
+    """All launches of the run that have times, by number."""
+    return [
+        Launch(number, first, last, frozenset(hosts), processes)
+        for number, first, last, hosts, processes in con.sql(_LAUNCHES).fetchall()
+    ]
+
+
+def restarted(launches: Iterable[Launch], number: int, after_us: int) -> Launch | None:
+    """The first launch after a moment that took the place of launch `number`: on some of its hosts, or as large."""
+    launches = list(launches)
+    own = next((launch for launch in launches if launch.number == number), None)
+    later = [
+        launch
+        for launch in launches
+        if own and launch.first_us > after_us and (launch.hosts & own.hosts or launch.processes == own.processes)
+    ]
+    return min(later, key=lambda launch: launch.first_us, default=None)
+
+
+def last_times(reaches: Iterable[Reach], communicators: frozenset[int] | None = None) -> dict[Process, int]:
+    """When each process wrote its last collective, of these communicators (their hashes) or any."""
+    last: dict[Process, int] = {}
+    for reach in reaches:
+        if reach.last_us is not None and (communicators is None or reach.communicator in communicators):
+            last[reach.process] = max(reach.last_us, last.get(reach.process, 0))
+    return last
+
+
+def what_followed(
+    part: Part,
+    stopped: frozenset[int],
+    reaches: Sequence[Reach],
+    numbered: Mapping[int, Communicator],
+    spans: Mapping[int, Span],
+) -> tuple[int | None, Sequel | None]:
+    """When a part of a launch stopped, of which the communicators `stopped` (numbers) stopped first, and what its
+    processes did then; the `reaches` are those of the launch. By write times in Unix microseconds."""
+    hashes = {comm.number: key for key, comm in numbered.items()}
+    of_part = last_times(reaches, frozenset(hashes[number] for number in part.communicators if number in hashes))
+    own = frozenset(hashes[number] for number in stopped if number in hashes)
+    ended = _middle(last_times(reaches, own)) or _middle(of_part)
+    if ended is None:
+        return None, None
+    later = [
+        comm
+        for comm in numbered.values()
+        if comm.number not in part.communicators
+        and comm.number in spans
+        and spans[comm.number][0] > ended
+        and not frozenset(part.processes).isdisjoint(comm.members)
+    ]
+    anew = frozenset(member for comm in later for member in comm.members)
+    goes_on_us = ended + _patience(reach for reach in reaches if reach.communicator in own)
+    everywhere = last_times(reaches)
+    went_on = tuple(process for process in part.processes if process in anew or everywhere.get(process, 0) > goes_on_us)
+    if not went_on:
+        return _middle(of_part), None
+    left = tuple(process for process in part.processes if process not in went_on)
+    begins = [spans[comm.number][0] for comm in later]
+    n_ranks = max((comm.n_ranks for comm in later), default=0)
+    return (_middle(of_part) if later else ended), Sequel(min(begins, default=ended), went_on, left, n_ranks)
+
+
+def _patience(reaches: Iterable[Reach]) -> int:
+    """For how long, in microseconds, processes may go on although they wait for a communicator that stopped."""
+    spans = [
+        (reach.last_us - reach.first_us, reach.last - reach.first)
+        for reach in reaches
+        if reach.last_us is not None and reach.first_us is not None
+    ]
+    longest, operations = max(spans, default=(0, 0))
+    return int(max(_GOES_ON_US, _GOES_ON_SHARE * longest, _GOES_ON_OPERATIONS * longest / max(operations, 1)))
+
+
+def _middle(times: Mapping[Process, int]) -> int | None:
+    return int(median(times.values())) if times else None
