@@ -67,7 +67,7 @@ class _Launch:
     spans: Mapping[int, Span]
     ignored: frozenset[Process]
     launches: Sequence[Launch]
-    earliest_us: int
+    limits: Thresholds
 
 
 def find_hangs(
@@ -93,9 +93,7 @@ def find_hangs(
     ignored = without_end(recorded.early, recorded.cut, seen.processes)
     # What was received had been sent: the log of the sender ends early.
     ignored |= {edge.source for edge in seen.edges if edge.lossless and edge.received > edge.sent}
-    launch = _Launch(
-        con, seen, recorded, numbered, read_spans(con), ignored, read_launches(con), limits.min_timestamp_us
-    )
+    launch = _Launch(con, seen, recorded, numbered, read_spans(con), ignored, read_launches(con), limits)
     parts = parts_of(seen.communicators, launch.spans)
     part_of = {number: index for index, part in enumerate(parts) for number in part.communicators}
     series: dict[int, list[Series]] = defaultdict(list)
@@ -193,8 +191,9 @@ def _past(launch: _Launch, part: Part, series: list[Series], stopped: Iterable[C
     numbers = {comm.number for comm in stopped}
     hashes = frozenset(key for key, comm in launch.numbered.items() if comm.number in part.communicators)
     ends = last_times((reach for reach in launch.recorded.frontier if reach.process not in launch.ignored), hashes)
+    ends = {process: end for process, end in ends.items() if end <= launch.limits.max_timestamp_us}
     ordered = sorted(series, key=lambda item: item.comm.number not in numbers)
-    return past_of(launch.con, ordered, ends, launch.earliest_us)
+    return past_of(launch.con, ordered, ends, launch.limits.min_timestamp_us)
 
 
 def _without_counterpart(seen: Observations, edge: Edge) -> Finding:
