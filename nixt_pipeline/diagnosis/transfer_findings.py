@@ -110,12 +110,12 @@ _WHY: dict[str, str] = {
 
 _FABRIC_OR_HOST: dict[Medium, str] = {
     "network": "The fabric, or one host that is on every path. To tell them apart, measure between pairs of these hosts"
-    " (with nccl-tests or ib_write_bw): if the pairs with one host are slow and the others fast, it is that host's card,"
-    " and the next job should run without it. If all pairs are slow, check switches, routing and congestion at that"
-    " time. Compare link speed and error counters of the hosts' cards first.",
+    " (with nccl-tests or ib_write_bw): if the pairs with one host are slow and the others fast, it is that host's"
+    " card, and the next job should run without it. If all pairs are slow, check switches, routing and congestion at"
+    " that time. Compare link speed and error counters of the hosts' cards first.",
     "rack": "The NVLink switches, or one host that is on every path. To tell them apart, measure between pairs of these"
-    " hosts (with nccl-tests): if the pairs with one host are slow and the others fast, it is that host's NVLinks. If all"
-    " are slow, check the switch trays and their fabric manager. Network cards do not carry this.",
+    " hosts (with nccl-tests): if the pairs with one host are slow and the others fast, it is that host's NVLinks. If"
+    " all are slow, check the switch trays and their fabric manager. Network cards do not carry this.",
 }
 
 _NEXT: dict[tuple[str, str], str] = {
