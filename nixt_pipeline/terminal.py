@@ -29,7 +29,9 @@ class Commands(click.Group):
         """Run the command. What nothing foresaw is a defect of this program: it ends with a traceback for the report
         of the bug, and never with the code that means findings."""
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
         except click.exceptions.Exit:
             raise
         except click.ClickException as error:
@@ -100,7 +102,12 @@ def _print_table(names: list[str], rows: Sequence[tuple[Any, ...]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console() if sys.stdout.isatty() else Console(width=10_000)
+    class _Console(Console):
+        def on_broken_pipe(self) -> None:
+            """Rich would end the program with 1, which means findings."""
+            raise BrokenPipeError
+
+    console = _Console() if sys.stdout.isatty() else _Console(width=10_000)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False)
     for index, name in enumerate(names):
         numeric = any(isinstance(row[index], int | float) for row in rows)

@@ -2,7 +2,10 @@
 
 import errno
 import importlib
+import os
 import pkgutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +51,17 @@ def test_a_defect_is_never_taken_for_findings(
     assert result.exit_code == code
     assert said in result.stderr
     assert ("Traceback" in result.stderr) == (code == 70)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_who_has_read_enough_ends_a_command_quietly(form: str) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-m", "nixt_pipeline.cli", "sql", "FROM range(20000)", "--format", form]
+    ended = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, check=False, text=True)
+    os.close(writes)
+    assert (ended.returncode, ended.stderr) == (141, "")
 
 
 def test_a_full_disk_and_a_missing_permission_have_different_remedies(tmp_path: Path) -> None:
