@@ -44,7 +44,8 @@ class Finding:
 
     With `ambiguous`, one of the named hosts, processes or communicators is at fault and the log cannot say which;
     without it, all of them are. `onset_us` and `until_us` are Unix microseconds by the clocks of the hosts that wrote;
-    None means since the start and until the end of the log.
+    None means since the start and until the end of the log. `place` says in words where it is when neither a host nor
+    a process is at fault: communicators, with their members.
     """
 
     kind: Kind
@@ -60,6 +61,7 @@ class Finding:
     onset_us: int | None = None
     until_us: int | None = None
     effect: Effect = field(default_factory=Effect)
+    place: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The finding as in the contract."""
@@ -77,6 +79,7 @@ class Finding:
             "evidence": self.evidence,
             "counter_evidence": self.counter_evidence,
             "next_step": self.next_step,
+            **({"place": self.place} if self.place else {}),
         }
 
 

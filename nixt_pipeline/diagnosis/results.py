@@ -29,6 +29,7 @@ FINDING_COLUMNS: tuple[Column, ...] = (
     Column("hosts", _NAMES, Role.IDENTIFIER, "", "Hosts at fault; one of them when ambiguous"),
     Column("processes", _NAMES, Role.IDENTIFIER, "", "Processes at fault, as <hostname>-pid<pid>; one when ambiguous"),
     Column("communicators", _NAMES, Role.IDENTIFIER, "", "Communicators in which it shows, by id"),
+    Column("place", STRING, Role.DERIVED, "", "Where it is, where neither hosts nor processes are named"),
     Column("ambiguous", BOOL, Role.DERIVED, "", "Whether the log cannot tell who of the named it is", nullable=False),
     Column("onset_us", I64, Role.DERIVED, "us", "Unix time at which it began; null when it began with the log"),
     Column("until_us", I64, Role.DERIVED, "us", "Unix time at which it ended; null when it lasted to the end"),
@@ -48,7 +49,7 @@ def findings_table(diagnosis: Diagnosis) -> pa.Table:
         row = finding.to_json()
         rows.append({"run": diagnosis.run, "number": number, **row, **row["effect"]})
     columns = schema(FINDING_COLUMNS)
-    return pa.Table.from_pylist([{name: row[name] for name in columns.names} for row in rows], schema=columns)
+    return pa.Table.from_pylist([{name: row.get(name) for name in columns.names} for row in rows], schema=columns)
 
 
 def json_path(settings: Settings, run: str) -> Path:

@@ -1,6 +1,7 @@
 """A diagnosis in words, for a terminal in the middle of the night, and as Markdown for a ticket."""
 
 import textwrap
+from collections.abc import Collection
 
 from nixt_pipeline.diagnosis.findings import SEVERITIES, Diagnosis, Finding
 from nixt_pipeline.diagnosis.urgency import URGENCY, consequence, utc
@@ -82,7 +83,8 @@ def where(finding: Finding) -> str:
     elif finding.hosts:
         names = finding.hosts
     else:
-        return f"{len(finding.communicators)} communicators" if finding.communicators else ""
+        number = len(finding.communicators)
+        return finding.place or (f"{number} communicator{'' if number == 1 else 's'}" if number else "")
     shown = _listed(names)
     return f"one of {shown}" if finding.ambiguous and len(names) > 1 else shown
 
@@ -104,17 +106,22 @@ def _parts(finding: Finding) -> list[tuple[str, str]]:
 
 def how_sure(finding: Finding) -> str:
     """Whether the log points to one place, or to several of which one is it."""
-    if finding.level == "fabric" and finding.hosts:
-        return f"the network, or one of {len(finding.hosts)} hosts that every path crosses; the log cannot tell which"
-    if finding.level in ("fabric", "run"):
+    by_process = finding.level in ("rank", "communicator") and finding.processes
+    named = finding.processes if by_process else finding.hosts or finding.communicators
+    return certainty(finding.level, finding.severity, finding.ambiguous, named, finding.hosts)
+
+
+def certainty(level: str, severity: str, ambiguous: bool, named: Collection[str], hosts: Collection[str]) -> str:
+    """How far the log narrows it down to what is `named`; the same words here and in the report."""
+    if level == "fabric" and hosts:
+        return f"the network, or one of {len(hosts)} hosts that every path crosses; the log cannot tell which"
+    if level in ("fabric", "run"):
         return "no single host or process stands out; it concerns all"
-    if finding.ambiguous:
-        names = finding.processes if finding.level in ("rank", "communicator") else finding.hosts
-        number = len(names or finding.communicators)
-        return f"one of {number}; the log cannot tell which" if number > 1 else "what exactly, the log cannot tell"
-    return "the log points nowhere else" + (
-        "; too little costs or coverage for more" if finding.severity == "P2" else ""
-    )
+    if ambiguous:
+        return (
+            f"one of {len(named)}; the log cannot tell which" if len(named) > 1 else "what exactly, the log cannot tell"
+        )
+    return "the log points nowhere else" + ("; too little costs or coverage for more" if severity == "P2" else "")
 
 
 def since(finding: Finding) -> str:

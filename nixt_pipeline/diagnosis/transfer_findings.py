@@ -9,8 +9,9 @@ from nixt_pipeline.diagnosis.observations import Observations, Process
 from nixt_pipeline.diagnosis.transfer import Blame, Medium, Path
 from nixt_pipeline.settings import Thresholds
 
-# Names in a sentence.
+# Names in a sentence, and paths that are named with their members.
 _SHOWN = 4
+_SHOWN_PATHS = 2
 
 
 def transfer_findings(seen: Observations, blames: list[Blame], limits: Thresholds) -> list[Finding]:
@@ -68,11 +69,13 @@ def _finding(
         effect=Effect(share, ratio, lost_us / 1e6),
         evidence=(
             f"Transfers {_WITHIN[blame.medium]} take {ratio:.2g} times as long as the best of their kind, on"
-            f" {len(blame.slow)} paths of {len(communicators)} communicators, in {blame.window.length} of {seen.blocks}"
-            f" stretches of the job; a member spends {share:.1%} of the time on what is too much.{_victims(blame)}"
+            f" {_count(len(blame.slow), 'path')} of {_count(len(communicators), 'communicator')}, in"
+            f" {blame.window.length} of {seen.blocks} stretches of the job;"
+            f" a member spends {share:.1%} of the time on what is too much.{_victims(blame)}"
         ),
         counter_evidence=f"{cleared} {_WHY[blame.level]}{_or_a_host(blame)}",
         next_step=_FABRIC_OR_HOST[blame.medium] if _or_a_host(blame) else _NEXT[blame.level, blame.medium],
+        place="" if blame.hosts or blame.processes or blame.level == "fabric" else _place(seen, blame),
     )
 
 
@@ -80,10 +83,39 @@ def _or_a_host(blame: Blame) -> str:
     """That one host may be at fault as well as the fabric, because no path goes around it."""
     if blame.level != "fabric" or not blame.hosts:
         return ""
-    hosts = ", ".join(blame.hosts[:_SHOWN])
-    more = f" and {len(blame.hosts) - _SHOWN} more" if len(blame.hosts) > _SHOWN else ""
     what = "slow network cards" if blame.medium == "network" else "slow NVLinks"
-    return f" So would {what} of one host that is on every path: {hosts}{more}."
+    return f" So would {what} of one host that is on every path: {_listed(list(blame.hosts))}."
+
+
+def _place(seen: Observations, blame: Blame) -> str:
+    """The slow paths by the names of their communicators and, of a few, by their members."""
+    paths = {(item.path.comm, item.path.members): item.path for item in blame.slow}.values()
+    if len(paths) > _SHOWN_PATHS:
+        return _listed(sorted({seen.communicators[path.comm].label for path in paths}))
+    return "; ".join(
+        f"{seen.communicators[path.comm].label} ({_listed([f'{host}-pid{pid}' for host, pid in path.members])}"
+        f"{_local_rank(seen, path)})"
+        for path in paths
+    )
+
+
+def _local_rank(seen: Observations, path: Path) -> str:
+    """Which of each host's processes are on the path, counted from 0 by process id, when it is the same one: a rail."""
+    on_host: dict[str, set[int]] = defaultdict(set)
+    for comm in seen.communicators:
+        for host, pid in comm.members:
+            on_host[host].add(pid)
+    positions = {sorted(on_host[host]).index(pid) for host, pid in path.members}
+    several = all(len(on_host[host]) > 1 for host in path.hosts)
+    return f": process {positions.pop()} of each host" if len(positions) == 1 and several else ""
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _victims(blame: Blame) -> str:
@@ -91,8 +123,7 @@ def _victims(blame: Blame) -> str:
     victims = sorted(frozenset().union(*(item.path.hosts for item in blame.slow)) - set(blame.hosts))
     if not victims or blame.level == "fabric" or not blame.hosts:
         return ""
-    shown = ", ".join(victims[:_SHOWN]) + (f" and {len(victims) - _SHOWN} more" if len(victims) > _SHOWN else "")
-    return f" Victims, slow on these paths only: {shown}."
+    return f" Victims, slow on these paths only: {_listed(victims)}."
 
 
 _WITHIN: dict[Medium, str] = {

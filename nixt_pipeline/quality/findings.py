@@ -28,6 +28,7 @@ _FINDING_KEYS = {
     "kind", "severity", "level", "hosts", "processes", "communicators", "ambiguous", "onset_us", "until_us", "effect",
     "evidence", "counter_evidence", "next_step",
 }  # fmt: skip
+_OPTIONAL_KEYS = {"place"}
 _COVERAGE_KEYS = {"ranks_seen", "ranks_expected", "records", "complete_cells", "capture_rate", "losses"}
 _VERDICTS = ("findings", "none-found", "not-assessable")
 
@@ -74,8 +75,9 @@ def _schema_problems(diagnosis: dict[str, Any]) -> list[str]:
     if (diagnosis["verdict"] == "findings") != bool(alarms):
         problems.append(f"verdict {diagnosis['verdict']} with {alarms} findings that are more than information")
     for number, finding in enumerate(diagnosis["findings"], start=1):
-        if finding.keys() != _FINDING_KEYS:
-            problems.append(f"finding {number} has other keys: {', '.join(sorted(finding.keys() ^ _FINDING_KEYS))}")
+        other = (finding.keys() ^ _FINDING_KEYS) - _OPTIONAL_KEYS
+        if other:
+            problems.append(f"finding {number} has other keys: {', '.join(sorted(other))}")
         elif finding["severity"] not in SEVERITIES:
             problems.append(f"finding {number} has severity {finding['severity']!r}")
     return problems

@@ -4,11 +4,12 @@ says and adds nothing."""
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nixt_pipeline.diagnosis.text import certainty
 from nixt_pipeline.diagnosis.urgency import URGENCY as WORDS
 from nixt_pipeline.diagnosis.urgency import consequence
 from nixt_pipeline.reporting.anchors import finding_anchor, host_anchor
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.text import count, duration, moment, number, percent, plain, plural, shorten, utc
+from nixt_pipeline.reporting.text import count, duration, moment, number, percent, plain, plural, sentence, shorten, utc
 from nixt_pipeline.reporting.views import Card, Fact, Link, SectionView, Spec, table_view
 
 Finding = Mapping[str, Any]
@@ -146,6 +147,8 @@ def where(finding: Finding) -> str:
     if finding["level"] == "fabric":
         return f"the network, or one of {_listed(names)}" if finding["hosts"] else "the network as a whole"
     if not finding["hosts"] and not finding["processes"]:
+        if finding.get("place"):
+            return plain(finding["place"])
         if not names:
             return "the run as a whole"
         if len(names) > _NAMES_SHOWN:
@@ -201,11 +204,5 @@ def _cost(finding: Finding) -> str:
 
 def _certainty(finding: Finding) -> str:
     """How far the log narrows it down."""
-    names = _names(finding)
-    if not names:
-        return "It is seen in the run as a whole."
-    if finding["level"] == "fabric" and finding["hosts"]:
-        return f"The network, or one of {count(len(names))} hosts that every path crosses; the log cannot say which."
-    if finding["ambiguous"] and len(names) > 1:
-        return f"One of {count(len(names))} named; the log cannot say which."
-    return "Nobody else fits what was recorded." if len(names) == 1 else "All named are concerned."
+    words = certainty(finding["level"], finding["severity"], finding["ambiguous"], _names(finding), finding["hosts"])
+    return f"{sentence(words)}."

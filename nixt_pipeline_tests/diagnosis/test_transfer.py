@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nixt_pipeline.diagnosis.observations import Communicator, Observations
-from nixt_pipeline.diagnosis.text import headline
+from nixt_pipeline.diagnosis.text import headline, how_sure
 from nixt_pipeline.diagnosis.transfer import Blame, find_slow, paths_of
 from nixt_pipeline.diagnosis.transfer_findings import transfer_findings
 from nixt_pipeline.settings import Thresholds
@@ -88,6 +88,18 @@ def test_a_rail_is_the_rings_on_it_and_no_host() -> None:
         (ring(3, "c", "d", pid=2), FAST),
     )  # fmt: skip
     assert blamed(observed) == [("communicator", (), True)]
+
+
+def test_a_path_whose_hosts_are_cleared_is_told_by_its_members() -> None:
+    rails = [ring(number, "a", "b", pid=number + 1) for number in range(4)]
+    observed = seen((rails[0], FAST), (rails[1], FAST), (rails[2], FAST), (rails[3], SLOW))
+    (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
+    assert (finding.level, finding.hosts, finding.processes) == ("communicator", (), ())
+    # The fourth of each host's four processes, by process id.
+    assert finding.place == f"{rails[3].label} (a-pid4, b-pid4: process 3 of each host)"
+    assert "on 1 path of 1 communicator, in" in finding.evidence
+    assert headline(finding) == f"{finding.place}: slow transfers"
+    assert how_sure(finding) == "what exactly, the log cannot tell"
 
 
 def test_a_rail_that_is_slow_from_the_start_is_not_the_fabric_though_all_rings_warm_up_slowly() -> None:

@@ -51,7 +51,7 @@ def test_a_card_says_what_where_since_when_cost_confidence_and_next_step() -> No
         ("Where", "gpu-1 (host)"),
         ("Since", "2025-08-30 20:20:08 UTC, 2 s into the log, to its end"),
         ("Cost", "22 % of the time, 69 GPU-seconds, 1.6 times as slow"),
-        ("How sure", "Nobody else fits what was recorded."),
+        ("How sure", "The log points nowhere else."),
         ("Next", "Check the network card."),
         ("Evidence", "Transfers take longer."),
         ("But", "Nothing speaks against it."),
@@ -72,7 +72,7 @@ def test_an_ambiguous_finding_blames_nobody_alone() -> None:
     (card,) = cards(examples.content(diagnosis=diagnosis(hang)))
     facts = {fact.label: fact.value for fact in card.facts}
     assert card.title == "Hang: one of a-pid0, a-pid1, a-pid2, a-pid3 and 2 more"
-    assert facts["How sure"] == "One of 6 named; the log cannot say which."
+    assert facts["How sure"] == "One of 6; the log cannot tell which."
     assert facts["Cost"] == "the job does not go on"
     assert facts["Since"].endswith("into the log")
 
@@ -94,3 +94,12 @@ def test_the_verdict_fits_a_table_of_runs() -> None:
     assert verdict_words(diagnosis(finding(), finding())) == "P1 slow-transfer: gpu-1 (and 1 more)"
     assert verdict_words(diagnosis()) == "none found"
     assert verdict_words(None) is None
+
+
+def test_a_path_that_names_no_host_is_told_by_its_communicator_and_members_in_the_same_words_as_elsewhere() -> None:
+    place = "DP Group 3 (gpu-1-pid7, gpu-2-pid7: process 3 of each host)"
+    path = finding(level="communicator", hosts=[], ambiguous=True, place=place)
+    (card,) = cards(examples.content(diagnosis=diagnosis(path)))
+    facts = {fact.label: fact.value for fact in card.facts}
+    assert card.title == f"Slow transfers: {place}"
+    assert facts["How sure"] == "What exactly, the log cannot tell."
