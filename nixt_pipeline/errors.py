@@ -91,7 +91,8 @@ def _who_may_write(path: Path) -> str:
     owner, group = _user(status.st_uid), _group(status.st_gid)
     return (
         f"permission denied: {directory} belongs to {owner}:{group} with mode {mode},"
-        f" and you are {_user(os.geteuid())}. To share it, put both users into one group, let the owner run `chgrp -R GROUP DIR; chmod -R g+rwX DIR;"
+        f" and you are {_user(os.geteuid())}. To share it, put both users into one group, let the owner run"
+        " `chgrp -R GROUP DIR; chmod -R g+rwX DIR;"
         " find DIR -type d -exec chmod g+s {} +`, and let both work with umask 002"
     )
 

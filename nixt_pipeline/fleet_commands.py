@@ -15,7 +15,7 @@ from nixt_pipeline.comparison.retention import Policy, apply_retention, plan_ret
 from nixt_pipeline.comparison.selection import timestamp_us
 from nixt_pipeline.comparison.statistics import Change
 from nixt_pipeline.comparison.text import as_markdown, as_text
-from nixt_pipeline.inert import json_text
+from nixt_pipeline.inert import json_text, visible_lines
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import unread
 from nixt_pipeline.store.first_record import not_taken_up
@@ -211,9 +211,11 @@ def hosts(settings: Settings, everyone: bool, form: str) -> None:
     if form == "table":
         for row in cautioned:
             click.echo(
-                f"caution: {row['hostname']} is named in {row['named']} of {row['runs']} runs, but is no machine to "
-                f"drain: {row['caution']}. Say in run.json which nodes they were (host_nodes), or set "
-                "NIXT_HOSTS_ARE_MACHINES=yes."
+                visible_lines(
+                    f"caution: {row['hostname']} is named in {row['named']} of {row['runs']} runs, but is no machine to"
+                    f" drain: {row['caution']}. Say in run.json which nodes they were (host_nodes), or set "
+                    "NIXT_HOSTS_ARE_MACHINES=yes."
+                )
             )
 
 

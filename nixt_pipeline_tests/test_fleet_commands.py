@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from benchmarks.many_runs import Cluster, Job, write_run
 from nixt_pipeline.api import ingest_run
 from nixt_pipeline.cli import main
 from nixt_pipeline.settings import Settings, load_settings
@@ -120,3 +121,26 @@ def test_baselines_are_listed_and_decided_on() -> None:
 def test_hosts_to_drain_are_listed() -> None:
     assert "(0 rows)" in nixt("hosts").stdout
     assert json.loads(nixt("hosts", "--all", "--format", "json").stdout) == []
+
+
+def test_names_of_pods_are_listed_with_a_caution_and_not_to_be_drained() -> None:
+    pods = Cluster(("trainer-0", "trainer-1"), frozenset({"trainer-1"}))
+    for number in range(5):
+        write_run(Job(f"job-{number}", float(number), pods.hosts), pods, load_settings())
+    table = nixt("hosts").stdout
+    assert "caution: trainer-1 is named in 5 of 5 runs, but is no machine to drain" in table
+    assert "host_nodes" in table
+    (row,) = json.loads(nixt("hosts", "--format", "json").stdout)
+    assert (row["hostname"], row["suspect"], row["caution"][:8]) == ("trainer-1", False, "each job")
+
+
+def test_slower_on_other_hosts_is_a_verdict_that_a_gate_can_stop_at() -> None:
+    cluster = Cluster(("gpu-1", "gpu-2", "gpu-3", "gpu-bad"), frozenset({"gpu-bad"}))
+    write_run(Job("a", 0.0, ("gpu-1", "gpu-2")), cluster, load_settings())
+    write_run(Job("b", 1.0, ("gpu-3", "gpu-bad"), factor=1.2), cluster, load_settings())
+    found = nixt("compare", "a", "b", "--format", "json")
+    report = json.loads(found.stdout)
+    assert (found.exit_code, report["verdict"]) == (0, "slower-other-hosts")
+    # The finding is a late host, which explains no longer transfers.
+    assert (report["explained"]["findings"][0]["hosts"], report["explained"]["transfer_share"]) == (["gpu-bad"], 0.0)
+    assert nixt("compare", "a", "b", "--fail-on", "slower-other-hosts").exit_code == 1

@@ -91,7 +91,10 @@ def next_step(verdict: Change, where: Placement, explanation: Explanation | None
         return ""
     if explanation and explanation.causes:
         named = ", ".join(dict.fromkeys(cause.where for cause in explanation.causes))
-        return f"Run {explanation.side.upper()} again without {named}: what is left then is the change."
+        side, other = ("B", "A") if explanation.side == "b" else ("A", "B")
+        return (
+            f"Run {side} again without {named}, on the hosts of {other} if possible: what is left then is the change."
+        )
     names = "" if where.names_are_machines else " Say in run.json which nodes they were (host_nodes)."
     return (
         f"Run A again on the hosts of B (srun --nodelist), or B on those of A: on the same hosts it is the change. Or"

@@ -1,14 +1,17 @@
 """Whether a host name is the same machine in every run."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nixt_pipeline.comparison.host_health import judge_hosts
+import nixt_pipeline as nixt
+from nixt_pipeline.comparison.host_health import judge_hosts, update_host_health
 from nixt_pipeline.comparison.machines import Machines, find_machines
 from nixt_pipeline.comparison.matching import Side
 from nixt_pipeline.comparison.placement import on_machines, placement
 from nixt_pipeline.settings import Settings, SettingsError, Thresholds
+from nixt_pipeline.store.run_catalog import current_run_catalog
 from nixt_pipeline_tests.comparison.examples import Kernel, summary
 
 HOUR_US = 3_600_000_000
@@ -157,3 +160,14 @@ def test_names_that_nothing_speaks_against_stay_as_they_are(settings: Settings) 
     run = summary("r", host_names=["gpu-1", "gpu-2"])
     assert on_machines([run], settings) == [run]
     assert Machines().of("r", "gpu-1") == "gpu-1"
+
+
+@pytest.mark.slow
+def test_five_jobs_on_pods_of_one_name_give_no_host_to_drain(corpus: Path, settings: Settings) -> None:
+    directories = sorted((corpus / "field" / "21_pod_names_are_not_hosts").glob("nccl-inspector-*"))
+    for directory in directories:
+        nixt.diagnose_run(nixt.ingest_run(directory, settings).run, settings)
+    table = update_host_health(settings, current_run_catalog(settings).table.to_pylist())
+    late = next(row for row in table.to_pylist() if row["hostname"] == "trainer-worker-2")
+    assert (late["named"], late["runs"], late["suspect"]) == (5, 5, False)
+    assert late["caution"].startswith("each job numbers its hosts from 0 on")

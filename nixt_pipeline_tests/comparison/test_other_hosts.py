@@ -38,7 +38,7 @@ def test_a_finding_explains_what_it_cost_and_the_rest_is_left_open() -> None:
         "slower by 55% in waiting, on other hosts; B has a P1 finding (gpu-12) that explains 41 of the 55;"
         " the rest is unexplained: the hosts or the change"
     )
-    assert found.next_step == "Run B again without gpu-12: what is left then is the change."
+    assert found.next_step.startswith("Run B again without gpu-12, on the hosts of A if possible: what is left")
     explained = found.to_json()["explained"]
     assert (explained["side"], explained["transfer_share"]) == ("b", 0.0)
     assert explained["waiting_share"] == pytest.approx(0.75, abs=0.01)
