@@ -23,13 +23,19 @@ _MAX_NESTED = 2
 _PUNCTUATION = b" \t\r\n\v\f,[]"
 # A text in a text in a text: every wrapping doubles the backslashes, so that more than a few are nobody's.
 _MAX_WRAPPINGS = 8
+# In so many forms an envelope may hold the one record that it is about.
+_MOST_FORMS = 4
+# How Python prints a record.
+_SINGLE_QUOTED = re.compile(rb"'(?:coll_perf|p2p_perf)'\s*:")
 # Keys that only Inspector writes: whether a text without a single record is a damaged log or somebody else's file.
 _VOCABULARY = re.compile(
     rb'"(?:coll_perf|p2p_perf|dump_stats|proxy_trace|inspector_output_format_version'
     rb'|(?:coll|p2p)_(?:sn|msg_size_bytes|exec_time_us|timing_source|algobw_gbs|busbw_gbs))(?:\\+"|""?)\s*:'
 )
-# Strings are matched first, so that only a bare token outside strings is taken for a number.
-_NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:inf(?:inity)?|nan(?:\(\w{0,32}\))?)(?=[\s,}\]]|$)', re.IGNORECASE)
+# Strings are matched first, so that only a bare token outside strings is taken for a number. One without an end is
+# matched as well, and nothing is tried twice: both would cost more than the line is long.
+_MAYBE_NON_FINITE = re.compile(rb"nan|inf", re.IGNORECASE)
+_NON_FINITE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|-?(?:inf(?:inity)?|nan(?:\(\w{0,32}\))?)(?=[\s,}\]]|$)', re.IGNORECASE)
 _TAIL_HEADER = re.compile(rb"==> .* <==\s*")
 # Beyond this orjson silently turns an integer into a float.
 _MAX_EXACT = 2**64
@@ -95,11 +101,39 @@ def _held_exactly(value: object, data: bytes) -> list[Held]:
 def _out_of(held: Iterable[Held], length: int, wrappings: int) -> list[Fragment]:
     """What an envelope of `length` bytes holds: records, and texts of Inspector's that are none; each counts for its
     share of the bytes."""
-    found = [fragment for one in held for fragment in _taken_out(one, wrappings)]
+    found = _each_once([fragment for one in _unshortened([*held]) for fragment in _taken_out(one, wrappings)])
     bounds = [length * number // len(found) for number in range(len(found) + 1)] if found else []
     return [
         fragment._replace(start=start, end=end) for fragment, (start, end) in zip(found, pairwise(bounds), strict=True)
     ]
+
+
+def _unshortened(held: list[Held]) -> list[Held]:
+    """Without texts that are but the beginning of another one, as a summary of a line is."""
+    if not 2 <= len(held) <= _MOST_FORMS:
+        return held
+    texts = {one.text for one in held if one.text}
+
+    def is_beginning(text: str) -> bool:
+        return any(other != text and other.startswith(text.rstrip(".…")) for other in texts)
+
+    return [one for one in held if not one.text or not is_beginning(one.text)]
+
+
+def _each_once(found: list[Fragment]) -> list[Fragment]:
+    """The records of one envelope, each once: many keep a line as text beside what they made of it."""
+    if not 2 <= len(found) <= _MOST_FORMS:
+        return found
+    once: list[Fragment] = []
+    for fragment in found:
+        if not any(_is_same(fragment.value, other.value) for other in once):
+            once.append(fragment)
+    return once
+
+
+def _is_same(one: dict[str, Any] | None, other: dict[str, Any] | None) -> bool:
+    sections = ("header", "metadata", *BODIES)
+    return one is not None and other is not None and all(one.get(name) == other.get(name) for name in sections)
 
 
 def _taken_out(held: Held, wrappings: int) -> Iterator[Fragment]:
@@ -173,7 +207,9 @@ def _decode_object(data: bytes, start: int, stop: int) -> Fragment | None:
         return "NaN".rjust(len(token))
 
     try:
-        value, end = _DECODER.raw_decode(_NON_FINITE.sub(as_json_number, text))
+        if _MAYBE_NON_FINITE.search(data, start, stop):
+            text = _NON_FINITE.sub(as_json_number, text)
+        value, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
         return None
     non_finite = tuple(token for position, token in spellings if position < end)
@@ -193,4 +229,8 @@ def _reason(piece: bytes, whole: bool) -> str:
         return "record cut short or malformed"
     if has_inspector_vocabulary(piece):
         return "starts in the middle of a record"
+    if _SINGLE_QUOTED.search(piece):
+        return "keys of Inspector's in single quotes (a Python dictionary), which is no JSON"
+    if may_hold_record(piece):
+        return "words of Inspector's, but no JSON object with them"
     return "not JSON" if whole else "text between records"

@@ -29,6 +29,7 @@ _ESCAPED_START = re.compile(rf'\{{\s*(?P<quote>\\+"|"")(?:{"|".join(_SECTIONS)})
 # What is left of the string in which it stands, up to its closing quote.
 _CSV_REST = re.compile(r'(?:[^"]++|"")*+')
 _STRING_REST = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_KEY_VALUES, _PAIR = "kvlistValue", {"key", "value"}
 _BASE64_OBJECT = "eyJ"
 _MIN_BYTE_VALUES = 40
 _DECODER = json.JSONDecoder(strict=False)
@@ -72,6 +73,7 @@ def held_in(value: object) -> Iterator[Held]:
     while stack:
         place, node = stack.pop()
         if isinstance(node, dict):
+            node = _from_key_values(node) if _KEY_VALUES in node else node
             record = as_record(node)
             if record is not None:
                 yield Held(place, record)
@@ -129,6 +131,25 @@ def _unflattened(node: dict[str, Any], prefix: str, separator: str) -> dict[str,
             target = inner if isinstance(inner, dict) else target
         target[last] = value[0] if isinstance(value, list) and len(value) == 1 else value
     return record
+
+
+def _from_key_values(node: dict[str, Any]) -> dict[str, Any]:
+    """The object that OpenTelemetry writes as a list of keys and typed values."""
+    listed = node[_KEY_VALUES]
+    pairs = listed.get("values") if isinstance(listed, dict) else None
+    if not isinstance(pairs, list):
+        return node
+    return {str(pair["key"]): _plain(pair["value"]) for pair in pairs if isinstance(pair, dict) and {*pair} >= _PAIR}
+
+
+def _plain(value: object) -> object:
+    """A typed value of OpenTelemetry (`{"intValue": "5"}`) as the value itself; its objects stay to be looked into."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return value
+    ((kind, inner),) = value.items()
+    if kind == _KEY_VALUES:
+        return _from_key_values(value)
+    return inner if kind.endswith("Value") and not isinstance(inner, dict) else value
 
 
 def _from_byte_values(node: list[Any]) -> str | None:

@@ -41,6 +41,7 @@ def test_many_torn_records_in_one_line_take_no_longer_than_their_bytes() -> None
     assert values(b'{"header":' * 20_000 + GOOD)[-1] is not None
     assert sum(value is not None for value in values((GOOD[:200] + GOOD) * 500)) == 500
     assert values(b'{"header":' + b"nan(" * 500_000 + GOOD)[-1] is not None
+    assert values(b'{"header":{"nan":"' + b'\\"' * 500_000) == [None]
 
 
 @pytest.mark.parametrize(

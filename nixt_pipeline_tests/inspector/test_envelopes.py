@@ -31,6 +31,13 @@ def dumps(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
+def key_values(value: Any) -> Any:
+    """A value as OpenTelemetry types it."""
+    if isinstance(value, dict):
+        return {"kvlistValue": {"values": [{"key": key, "value": key_values(item)} for key, item in value.items()]}}
+    return {"stringValue": value} if isinstance(value, str) else {"doubleValue": value}
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -40,6 +47,7 @@ def dumps(value: object) -> str:
         dumps({"preview": False, "result": {"_raw": LINE}}),
         dumps({"schema": None, "payload": dumps({"message": LINE})}),
         dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": LINE}}]}]}]}),
+        dumps({"resourceLogs": [{"logRecords": [{"body": key_values(RECORD)}]}]}),
         dumps({"MESSAGE": list(LINE.encode())}),
         dumps({"MESSAGE": list(b"\x1b[36m" + LINE.encode() + b"\x1b[0m")}),
         dumps({"Records": [{"kinesis": {"data": base64.b64encode(LINE.encode()).decode()}}]}),
@@ -90,9 +98,26 @@ def test_what_stands_in_an_envelope_and_is_no_record_is_said_in_words() -> None:
     assert reasons(dumps({"result": {"_raw": LINE[:200]}})) == [
         "record cut short or malformed, as text under `result._raw`"
     ]
-    half = {"events": [{"message": LINE}, {"message": LINE[:-5]}]}
+    half = {"events": [{"message": LINE}, {"message": send()[:-5]}]}
     assert (records(dumps(half)), len(reasons(dumps(half)))) == ([RECORD], 1)
     assert "under `log`" in reasons(dumps({"log": 'coll_sn and "coll_perf": are keys'}))[0]
+
+
+def test_a_record_that_stands_there_in_several_forms_is_one() -> None:
+    assert records(dumps({"event": {"original": LINE}, "nccl": RECORD})) == [RECORD]
+    shortened = dumps({"short_message": LINE[:80], "full_message": LINE})
+    assert (records(shortened), reasons(shortened)) == ([RECORD], [])
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (repr(RECORD), "keys of Inspector's in single quotes (a Python dictionary), which is no JSON"),
+        (LINE.replace('"', "&quot;"), "words of Inspector's, but no JSON object with them"),
+    ],
+)
+def test_what_is_no_json_says_what_was_seen(line: str, reason: str) -> None:
+    assert reasons(line) == [reason]
 
 
 def test_numbers_of_many_digits_keep_every_digit_in_an_envelope() -> None:
