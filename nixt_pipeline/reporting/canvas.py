@@ -80,6 +80,8 @@ def render(
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
         # A name in a script that the measuring font lacks is still drawn by the browser.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        # All values of a short run may be equal: matplotlib then widens the axis, as it should.
+        warnings.filterwarnings("ignore", message="Attempting to set identical low and high")
         figure = Figure(figsize=(width_inches or WIDTH_INCHES, height_inches), layout="constrained")
         FigureCanvasSVG(figure)
         draw(figure)

@@ -106,6 +106,11 @@ def test_a_map_has_a_rectangle_for_neighbours_of_one_class_and_nothing_where_the
     assert cells.find(f"{SVG}path") is not None
 
 
+def test_an_axis_of_equal_values_is_widened_without_a_word() -> None:
+    svg = render("thin", 1.0, lambda figure: figure.subplots().set_xlim(3.0, 3.0))
+    assert svg.count("<text") > 2
+
+
 def test_styles_of_older_releases_become_attributes_too() -> None:
     assert _tag('<text style="font: bold 8.5px \'DejaVu Sans\', sans-serif; text-anchor: end; fill: #777" x="1">') == (
         '<text font-size="8.5px" font-family="\'DejaVu Sans\', sans-serif" text-anchor="end" fill="#777" x="1">'
