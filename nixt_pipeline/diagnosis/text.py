@@ -71,6 +71,8 @@ def verdict_line(diagnosis: Diagnosis) -> str:
 def headline(finding: Finding) -> str:
     """What and where, in a line."""
     what = _TITLES.get(finding.kind, finding.kind)
+    if finding.kind == "hang" and finding.until_us is not None:
+        what = "hang that is over"
     return f"{where(finding)}: {what}" if where(finding) else what
 
 

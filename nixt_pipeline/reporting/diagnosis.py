@@ -136,6 +136,8 @@ def _findings(content: RunContent) -> list[Finding]:
 def title(finding: Finding) -> str:
     """What and where, in a line."""
     one, several = _TITLES.get(finding["kind"], (f"{plain(finding['kind'])}: {{}}",) * 2)
+    if finding["kind"] == "hang" and finding["until_us"] is not None:
+        one = several = "Hang that is over: {}"
     named = len(_names(finding))
     text = (one if named == 1 or finding["ambiguous"] else several).format(where(finding))
     return text[:1].upper() + text[1:] if text.startswith("one of") else text

@@ -1,0 +1,133 @@
+"""Data-parallel jobs of one communicator with three AllReduces to a step, of which a new one may take the place."""
+
+import random
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+import nixt_pipeline as nixt
+from nixt_pipeline.diagnosis.findings import Finding
+from nixt_pipeline.diagnosis.observations import Process
+from nixt_pipeline.diagnosis.sequel import Launch, restarted
+from nixt_pipeline.diagnosis.text import headline, how_bad, since
+from nixt_pipeline.settings import Settings
+from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
+
+SECOND_US = 1_000_000
+INTERVAL_US = 100_000  # of the dump thread
+SIX = [("node-01", 1), ("node-01", 2), ("node-02", 3), ("node-02", 4), ("node-03", 5), ("node-03", 6)]
+# When it begins, in seconds; its processes; the steps, and operations of one more.
+Phase = tuple[float, list[Process], int, int]
+
+
+def written(directory: Path, *phases: Phase) -> Path:
+    """The logs of a job whose communicators follow one another; processes write at different moments."""
+    chance = random.Random(0)
+    offset: dict[Process, int] = defaultdict(lambda: chance.randrange(INTERVAL_US))
+    lines: dict[Process, list[str]] = defaultdict(list)
+    for number, (begin_s, members, steps, begun) in enumerate(phases):
+        for sn in range(3 * steps + begun):
+            end_us = begin_s * SECOND_US + (sn // 3) * 100_000 + 60_000 + (sn % 3) * 10_000
+            for rank, (host, pid) in enumerate(members):
+                late_us = -(end_us - offset[host, pid]) % INTERVAL_US
+                lines[host, pid].append(
+                    collective(
+                        sn=sn, size=9_000_000 if sn % 3 == 2 else 25_000_000, rank=rank, n_ranks=len(members),
+                        nnodes=len({host for host, _ in members}), comm=f"0x{number}", name="default_pg:0", host=host,
+                        pid=pid, at_us=EPOCH_US + int(end_us + late_us),
+                    )
+                )  # fmt: skip
+    for (host, pid), own in lines.items():
+        write_log(directory / f"{host}-pid{pid}.log", *own)
+    return directory
+
+
+def stops(directory: Path, settings: Settings) -> list[Finding]:
+    run = nixt.ingest_run(directory, settings).run
+    return [f for f in nixt.diagnose_run(run, settings).findings if f.kind in ("hang", "unfinished-step")]
+
+
+def test_who_has_no_record_since_the_others_shrank_the_communicator_is_named(
+    tmp_path: Path, settings: Settings
+) -> None:
+    without = [*SIX[:3], *SIX[4:]]
+    (stop,) = stops(written(tmp_path / "job", (0, SIX, 25, 1), (30, without, 40, 0)), settings)
+    assert (stop.severity, stop.level, stop.ambiguous, stop.processes) == ("P1", "rank", False, ("node-02-pid4",))
+    assert since(stop) == "2025-08-30 21:00:02 UTC, until 2025-08-30 21:00:30 UTC"
+    assert how_bad(stop) == "the job stood still until 2025-08-30 21:00:30 UTC, then went on"
+    assert "node-02-pid4 has no record since; the 5 other processes went on in a communicator of 5" in stop.evidence
+    assert headline(stop) == "node-02-pid4: hang that is over"
+
+
+def test_hosts_and_one_process_after_the_other_may_leave(tmp_path: Path, settings: Settings) -> None:
+    spare = ("node-09", 1)
+    phases: list[Phase] = [(0, SIX, 25, 1), (30, SIX[:4], 25, 2), (60, [*SIX[:3], spare], 40, 0)]
+    later, first = sorted(stops(written(tmp_path / "job", *phases), settings), key=lambda stop: -(stop.onset_us or 0))
+    assert (first.level, first.hosts, first.processes) == ("host", ("node-03",), ("node-03-pid5", "node-03-pid6"))
+    assert (later.level, later.processes) == ("rank", ("node-02-pid4",))
+    assert "went on in a communicator of 4" in later.evidence
+
+
+def test_communicators_that_are_replaced_between_two_steps_are_no_hang(tmp_path: Path, settings: Settings) -> None:
+    phases: list[Phase] = [(0, SIX, 25, 0), (30, SIX[:5], 40, 0), (40, SIX, 30, 0)]
+    assert stops(written(tmp_path / "job", *phases), settings) == []
+
+
+def test_a_hang_that_all_processes_overcame_is_a_note(tmp_path: Path, settings: Settings) -> None:
+    (stop,) = stops(written(tmp_path / "job", (0, SIX, 25, 1), (60, SIX, 40, 0)), settings)
+    assert (stop.severity, stop.until_us) == ("P2", EPOCH_US + stop_s(60))
+    assert "All 6 processes went on" in stop.evidence
+
+
+def stop_s(begin_s: int) -> int:
+    """The first record of a communicator: 60 ms after its begin, written by the first process at the next pass."""
+    chance = random.Random(0)
+    offsets = [chance.randrange(INTERVAL_US) for _ in SIX]
+    end_us = begin_s * SECOND_US + 60_000
+    return end_us + min(-(end_us - offset) % INTERVAL_US for offset in offsets)
+
+
+def test_a_job_that_was_started_again_hung_in_the_past(tmp_path: Path, settings: Settings) -> None:
+    again = [(host, pid + 100) for host, pid in SIX]
+    (stop,) = stops(written(tmp_path / "job", (0, SIX, 25, 1), (20, again, 40, 0)), settings)
+    assert stop.severity == "P1"
+    assert since(stop) == "2025-08-30 21:00:02 UTC, until 2025-08-30 21:00:20 UTC"
+    assert "The job was started again at 2025-08-30 21:00:20 UTC (6 processes) and went on until" in stop.evidence
+    assert "py-spy" not in stop.next_step
+
+
+def test_what_took_the_place_of_a_launch_came_later_on_its_hosts_or_is_as_large() -> None:
+    own = Launch(1, 0, 100, frozenset("ab"), 16)
+    beside = Launch(2, 50, 300, frozenset("a"), 16)
+    elsewhere = Launch(3, 200, 300, frozenset("cd"), 4)
+    requeued = Launch(4, 210, 300, frozenset("ef"), 16)
+    again = Launch(5, 220, 300, frozenset("bc"), 8)
+    assert restarted([own, beside], 1, 100) is None
+    assert restarted([own, beside, elsewhere], 1, 100) is None
+    assert restarted([own, elsewhere, again], 1, 100) == again
+    assert restarted([own, elsewhere, requeued, again], 1, 100) == requeued
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("job", "launches", "told"),
+    [
+        ("02_nccl_tests_in_a_row/more_iters_10ms", 3, []),
+        ("03_torchrun_restart/preempted_30_then_40", 2, []),
+        ("03_torchrun_restart/restart_after_60s", 2, [("P1", "21:00:00", "21:01:00")]),
+        ("15_comm_shrink/shrink", 1, [("P1", "21:00:00", "21:00:30")]),
+        ("15_comm_shrink/shrink_planned", 1, []),
+        ("15_comm_shrink/grow", 1, []),
+    ],
+)
+def test_situations_from_the_field(
+    job: str, launches: int, told: list[tuple[str, str, str]], corpus: Path, settings: Settings
+) -> None:
+    summary = nixt.ingest_run(corpus / "field" / job, settings)
+    assert summary.incarnations == launches
+    found = [f for f in nixt.diagnose_run(summary.run, settings).findings if f.severity != "info"]
+    assert [f.kind for f in found] == ["hang"] * len(told)
+    for finding, (severity, begin, end) in zip(found, told, strict=True):
+        assert finding.severity == severity
+        assert since(finding) == f"2025-08-30 {begin} UTC, until 2025-08-30 {end} UTC"
