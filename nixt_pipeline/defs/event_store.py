@@ -28,7 +28,7 @@ _PREVIEW = (
 @run_asset(
     group=INGEST,
     kinds={"parquet", "duckdb"},
-    code_version="1",
+    code_version="2",
     columns=(*EVENT_DERIVED_COLUMNS, *EVENT_COLUMNS),
     deps=["typed_events"],
 )

@@ -2,13 +2,14 @@
 
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nixt_pipeline.inspector import taxonomy
-from nixt_pipeline.inspector.parallelism import Shape, role_by_name, role_by_shape
+from nixt_pipeline.inspector.parallelism import Group, Shape, roles
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.catalog import connect
@@ -36,14 +37,16 @@ SELECT
     count(DISTINCT hostname) AS hosts_seen,
     NULL AS parallel_role, NULL AS parallel_role_source,
     sum(records) AS records, min(first_dump_us) AS first_dump_us, max(last_dump_us) AS last_dump_us,
-    sum(records_p2p) = sum(records) AS only_p2p
+    sum(records_p2p) = sum(records) AS only_p2p,
+    list(DISTINCT {'hostname': hostname, 'pid': pid}) AS members
 FROM membership
 GROUP BY incarnation, id, comm_name, n_ranks, nnodes
 ORDER BY ALL
 """
 
-# A global rank is the rank in a communicator that names every process of the launch exactly once; of several, the one
-# called world or, failing that, the first by id.
+# A global rank is the rank in a communicator that names every process of the launch exactly once. Of several, the order
+# that most of them have; then the one called world, though a child of ncclCommSplit is called like its parent; then the
+# first one.
 _PROCESSES = """
 WITH process AS (
     SELECT
@@ -54,7 +57,9 @@ WITH process AS (
     GROUP BY incarnation, hostname, pid
 ),
 complete AS (
-    SELECT m.incarnation, id, comm_name, n_ranks, nnodes
+    SELECT
+        m.incarnation, id, comm_name, n_ranks, nnodes, min(m.first_dump_us) AS since_us,
+        count(*) OVER (PARTITION BY m.incarnation, hash(list((hostname, pid) ORDER BY rank))) AS of_this_order
     FROM membership AS m
     JOIN (SELECT incarnation, count(*) AS processes FROM process GROUP BY incarnation) USING (incarnation)
     GROUP BY m.incarnation, id, comm_name, n_ranks, nnodes, processes
@@ -63,7 +68,13 @@ complete AS (
 world AS (
     SELECT
         incarnation,
-        arg_min((id, comm_name, n_ranks, nnodes), (NOT coalesce(comm_name ILIKE '%world%', false), id)) AS key
+        arg_min(
+            (id, comm_name, n_ranks, nnodes),
+            (
+                -of_this_order, NOT coalesce(regexp_matches(comm_name, 'world|default_pg', 'i'), false),
+                coalesce(since_us, 9223372036854775807), id
+            )
+        ) AS key
     FROM complete
     GROUP BY incarnation
 )
@@ -138,19 +149,19 @@ def _query(con: duckdb.DuckDBPyConnection, sql: str, run: str) -> pa.Table:
 def _with_roles(communicators: pa.Table) -> pa.Table:
     """Fill in the parallel role of each communicator where its name or its shape tells it."""
     rows = communicators.to_pylist()
-    by_launch: dict[int, list[Shape]] = defaultdict(list)
-    shapes = []
+    by_launch: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        shape = Shape(row["n_ranks"], row["coll_type"], bool(row["only_p2p"]))
-        shapes.append(shape)
-        by_launch[row["incarnation"]].append(shape)
-    for row, shape in zip(rows, shapes, strict=True):
-        role, source = role_by_name(row["comm_name"]), "name"
-        if role is None:
-            role, source = role_by_shape(shape, by_launch[row["incarnation"]]), "shape"
-        row["parallel_role"], row["parallel_role_source"] = role, source if role else None
+        by_launch[row["incarnation"]].append(row)
+    for launch in by_launch.values():
+        for row, (role, source) in zip(launch, roles([_group(row) for row in launch]), strict=True):
+            row["parallel_role"], row["parallel_role_source"] = role, source
     schema = taxonomy.schema(taxonomy.COMMUNICATOR_COLUMNS)
     return pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema=schema)
+
+
+def _group(row: dict[str, Any]) -> Group:
+    shape = Shape(row["n_ranks"], row["coll_type"], bool(row["only_p2p"]), row["hosts_seen"], row["ranks_seen"])
+    return Group(row["comm_name"], shape, frozenset((member["hostname"], member["pid"]) for member in row["members"]))
 
 
 def _typed(table: pa.Table, columns: tuple[taxonomy.Column, ...]) -> pa.Table:

@@ -104,13 +104,16 @@ FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
 GROUP BY run
 """
 
-# Of a role, the size that most communicators have: embedding groups and the like are fewer.
+# Of a role, the size that most communicators have. Groups of an embedding are parts of a pipeline, and often as many.
 _COMMUNICATORS = """
 SELECT run, sum(communicators)::BIGINT AS communicators, map_from_entries(
     list((parallel_role, n_ranks)) FILTER (WHERE parallel_role IS NOT NULL)
 ) AS roles
 FROM (
-    SELECT run, parallel_role, count(*) AS communicators, mode(n_ranks ORDER BY n_ranks) FILTER (n_ranks > 1) AS n_ranks
+    SELECT
+        run, parallel_role, count(*) AS communicators,
+        CASE WHEN parallel_role = 'pipeline' THEN max(n_ranks) FILTER (n_ranks > 1)
+            ELSE mode(n_ranks ORDER BY n_ranks) FILTER (n_ranks > 1) END AS n_ranks
     FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
     GROUP BY run, parallel_role
 )
@@ -249,7 +252,7 @@ def _row(manifest: Manifest, found: Mapping[str, Any], settings: Settings) -> di
     info = manifest.run_info
     return {
         **found,
-        **_parallelism(info, dict(found["roles"] or ())),
+        **_parallelism(info, dict(found["roles"] or ()), found["processes"]),
         **_verdict(manifest.run, settings),
         "node_names": _node_names(info, found),
         "run": manifest.run,
@@ -275,10 +278,21 @@ def _node_names(info: Mapping[str, Any], found: Mapping[str, Any]) -> list[str |
     return [said.get(name) for name in found["host_names"]]
 
 
-def _parallelism(info: Mapping[str, Any], roles: Mapping[str, int]) -> dict[str, str | None]:
+def _axes(roles: Mapping[str, int | None], gpus: int | None) -> dict[str, int]:
+    """The degree of each axis by the sizes of its communicators. Where gradients are reduced over data and context
+    parallelism together, they would be more GPUs than there are."""
+    axes = {axis: size for role, axis in _AXES.items() if (size := roles.get(role))}
+    model = axes.get("tp", 1) * axes.get("pp", 1)
+    data, context = axes.get("dp", 1), axes.get("cp", 1)
+    if context > 1 and data % context == 0 and gpus is not None and model * data == gpus:
+        axes["dp"] = data // context
+    return axes
+
+
+def _parallelism(info: Mapping[str, Any], roles: Mapping[str, int | None], gpus: int | None) -> dict[str, str | None]:
     """How the job was cut into ranks: as `run.json` says, or as the sizes of its communicators suggest."""
     given = info.get("parallelism") or {}
-    axes = given or {axis: roles[role] for role, axis in _AXES.items() if role in roles}
+    axes = given or _axes(roles, gpus)
     order = [*_AXES.values()]
     names = sorted(axes, key=lambda axis: (order.index(axis) if axis in order else len(order), axis))
     return {

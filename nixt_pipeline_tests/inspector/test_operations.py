@@ -2,7 +2,6 @@ import duckdb
 import pytest
 
 from nixt_pipeline.inspector.operations import SQL_MACROS, algobw_gbs, busbw_gbs, coll_type, format_bytes
-from nixt_pipeline.inspector.parallelism import Shape, role_by_name, role_by_shape
 
 
 @pytest.mark.parametrize(
@@ -63,34 +62,3 @@ def test_wire_bytes_of_a_ring() -> None:
 )
 def test_sizes_are_decimal(size: float, text: str) -> None:
     assert format_bytes(size) == text
-
-
-@pytest.mark.parametrize(
-    ("name", "role"),
-    [
-        ("TENSOR_MODEL_PARALLEL_GROUP", "tensor"),
-        ("TP Group 3", "tensor"),
-        ("DP Group 0", "data"),
-        ("fsdp_shard", "data"),
-        ("PIPELINE_MODEL_PARALLEL_GROUP", "pipeline"),
-        ("EXPERT_DATA_PARALLEL_GROUP", "expert"),
-        ("CP Group 1", "context"),
-        ("WORLD Group 0", "world"),
-        ("default_pg", "world"),
-        ("my group", None),
-        ("stop", None),
-        (None, None),
-    ],
-)
-def test_a_name_tells_the_role(name: str | None, role: str | None) -> None:
-    assert role_by_name(name) == role
-
-
-def test_a_shape_tells_the_role_only_where_one_fits() -> None:
-    world, tensor, data = Shape(8, "mixed", False), Shape(4, "nvlink-only", False), Shape(2, "nic-only", False)
-    pipeline, other = Shape(2, "nic-only", True), Shape(4, "mixed", False)
-    launch = [world, tensor, tensor, data, pipeline, other]
-    roles = [role_by_shape(shape, launch) for shape in launch]
-    assert roles == ["world", "tensor", "tensor", "data", "pipeline", None]
-    assert role_by_shape(world, [world]) is None
-    assert role_by_shape(tensor, [tensor, Shape(2, "nvlink-only", False)]) == "world"

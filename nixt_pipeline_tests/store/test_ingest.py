@@ -337,6 +337,21 @@ def test_dimension_tables_say_who_wrote_what(tmp_path: Path, settings: Settings)
     ]
 
 
+def test_the_global_rank_is_the_order_of_most_communicators_whatever_they_are_called(
+    tmp_path: Path, settings: Settings
+) -> None:
+    # A child of a split in reverse order has its parent's name and the lowest id.
+    for pid in (1, 2):
+        lines = [
+            collective(comm="0xf", name="default_pg", rank=pid - 1, n_ranks=2, pid=pid),
+            collective(comm="0xe", name="mesh_dp", rank=pid - 1, n_ranks=2, pid=pid),
+            collective(comm="0x1", name="default_pg", rank=2 - pid, n_ranks=2, pid=pid),
+        ]
+        write_log(tmp_path / "in" / f"a-pid{pid}.log", *lines)
+    take_in(tmp_path / "in", settings)
+    assert query(settings, "SELECT pid, global_rank FROM processes ORDER BY pid") == [(1, 0), (2, 1)]
+
+
 def test_no_logs_at_all_make_an_empty_run(tmp_path: Path, settings: Settings) -> None:
     (tmp_path / "in").mkdir()
     assert take_in(tmp_path / "in", settings).records["stored"] == 0

@@ -53,6 +53,34 @@ def test_the_sidecar_names_the_run_and_its_model(settings: Settings) -> None:
     assert (row["name"], row["model"]) == ("pretraining, week 3", "7B")
 
 
+def inferred(settings: Settings, **groups: list[list[int]]) -> object:
+    """The parallelism that the catalog tells of a job with these communicators, by name: their ranks, once for each."""
+    of_process: dict[int, list[str]] = {}
+    for kind, (name, rows) in enumerate(groups.items()):
+        for number, ranks in enumerate(rows):
+            for rank, pid in enumerate(ranks):
+                line = collective(comm=f"0x{kind}{number}", name=name, rank=rank, n_ranks=len(ranks), pid=pid)
+                of_process.setdefault(pid, []).append(line)
+    for pid, lines in of_process.items():
+        write_log(settings.landing_dir / "job" / f"a-pid{pid}.log", *lines)
+    ingest(settings.landing_dir / "job", "job", settings)
+    return update_run_catalog(settings).table.to_pylist()[0]["parallelism"]
+
+
+def test_gradients_over_data_and_context_parallelism_are_not_more_data_parallelism(settings: Settings) -> None:
+    # Eight ranks: tensor 2, context 2, data 2; Megatron's group of gradients has four of them.
+    assert inferred(
+        settings,
+        tp=[[0, 1], [2, 3], [4, 5], [6, 7]],
+        cp=[[0, 2], [1, 3], [4, 6], [5, 7]],
+        DATA_PARALLEL_GROUP_WITH_CP=[[0, 2, 4, 6], [1, 3, 5, 7]],
+    ) == "tp=2 cp=2 dp=2"  # fmt: skip
+
+
+def test_groups_of_an_embedding_are_no_pipelines(settings: Settings) -> None:
+    assert inferred(settings, pp=[[0, 1, 2, 3]], EMBEDDING_GROUP=[[0, 3]], dp=[[0, 4]]) == "pp=4 dp=2"
+
+
 def test_only_new_and_changed_runs_are_looked_at(settings: Settings) -> None:
     ingest(drop(settings, "first"), "first", settings)
     assert update_run_catalog(settings).renewed == ("first",)
