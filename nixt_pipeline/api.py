@@ -20,16 +20,21 @@ from nixt_pipeline.comparison.results import Comparison
 from nixt_pipeline.comparison.selection import select
 from nixt_pipeline.diagnosis.attempts import Attempts
 from nixt_pipeline.diagnosis.findings import Diagnosis
-from nixt_pipeline.diagnosis.results import materialise_findings
+from nixt_pipeline.diagnosis.results import compute_findings, materialise_findings, store_findings, stored_diagnosis
+from nixt_pipeline.errors import StorageError, is_full
 from nixt_pipeline.inspector.runs import run_id
 from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import catalog, ingest, layout
 from nixt_pipeline.store.accounts import IngestSummary
+from nixt_pipeline.store.checking import check_run, logs_directory, missing_logs
 from nixt_pipeline.store.dropped import dropped
 from nixt_pipeline.store.fan_out import IngestError, Progress
-from nixt_pipeline.store.files import write_text
+from nixt_pipeline.store.files import remove, where_possible, write_text
 from nixt_pipeline.store.identity import run_of
+from nixt_pipeline.store.integrity import discard_damaged_results
+from nixt_pipeline.store.locate import NoLogsError
 from nixt_pipeline.store.manifest import Manifest, read_manifest
+from nixt_pipeline.store.reading import warn_once
 from nixt_pipeline.store.run_catalog import current_run_catalog
 
 # Called with the number of steps done, the number of steps, and the name of the step that follows.
@@ -97,7 +102,7 @@ def analyse_run(run: str, settings: Settings, progress: StepProgress | None = No
         report_step(done, steps, analysis.name)
         if attempts.informative(f"the analysis {analysis.name}", materialise, analysis, run, settings) is None:
             # What is there is about the run as it was before, or made by other rules.
-            layout.results_path(settings, analysis.name, run).unlink(missing_ok=True)
+            remove(layout.results_path(settings, analysis.name, run))
     report_step(steps - 1, steps, "findings")
     # Without Dagster nobody else judges which earlier runs this one is to be compared with.
     update_baselines(settings, current_run_catalog(settings).table.to_pylist())
@@ -106,13 +111,53 @@ def analyse_run(run: str, settings: Settings, progress: StepProgress | None = No
     catalog.publish_catalog(settings)
 
 
+def repair_run(run: str, settings: Settings) -> None:
+    """Rebuild what is damaged of a run: from its logs what an ingest wrote, from the run its results, if it has any.
+
+    Raises `NoLogsError` when logs are gone whose records would be lost, and `UnknownRunError`.
+    """
+    found = check_run(run, settings)
+    damaged = [checked for checked in found if checked.state == "damaged"]
+    if any(not checked.derived for checked in damaged):
+        directory = logs_directory(run, settings)
+        if directory is None:
+            raise NoLogsError(f"nothing says where its logs were; nixt ingest DIR --run {run} rebuilds it")
+        if not directory.is_dir():
+            raise NoLogsError(f"the logs are gone: {directory}; put them back, or nixt ingest DIR --run {run}")
+        missing = missing_logs(run, settings, directory)
+        if missing:
+            raise NoLogsError(
+                f"{len(missing)} logs are gone from {directory}, and their records would be lost:"
+                f" {', '.join(missing[:5])}; put them back, or nixt ingest {directory} --run {run} stores what is left"
+            )
+        ingest.ingest(directory, run, settings)
+    if damaged and any(checked.derived for checked in found):
+        analyse_run(run, settings)
+
+
+def renew_analyses(run: str, settings: Settings, progress: StepProgress | None = None) -> None:
+    """`analyse_run` for a reader: where nothing can be stored, what is stored of the run has to do. Raises
+    `StorageError` when it was not analysed before."""
+    try:
+        analyse_run(run, settings, progress)
+    except StorageError as error:
+        if is_full(error) or stored_diagnosis(run, settings) is None:
+            raise
+        warn_once(f"{error}. The report shows what is stored")
+
+
 def diagnose_run(run: str, settings: Settings) -> Diagnosis:
-    """Diagnose an ingested run and store the findings; its cells are built when they are not there yet. Raises
-    `UnknownRunError`."""
-    if not layout.table_files(read_manifest(settings, run).directory(settings), "cells"):
-        build_cells(run, settings)
-    diagnosis = materialise_findings(run, settings, with_regression)
-    catalog.publish_catalog(settings)
+    """Diagnose an ingested run, and store the findings where the caller may; its cells are built when they are not
+    there yet. Raises `UnknownRunError` and `DamagedError`."""
+    manifest = read_manifest(settings, run)
+    with where_possible():
+        discard_damaged_results(manifest, settings)
+        if not layout.table_files(manifest.directory(settings), "cells"):
+            build_cells(run, settings)
+    diagnosis = compute_findings(run, settings, with_regression)
+    with where_possible():
+        store_findings(diagnosis, settings)
+        catalog.publish_catalog(settings)
     return diagnosis
 
 
@@ -129,9 +174,7 @@ def report_run(run: str, settings: Settings, form: ReportForm = "html") -> Path:
     The page is always written; with `form` `pdf` or `md`, so is that form beside it, and its path is returned. Raises
     `UnknownRunError`, and `PdfError` when there is no browser that prints.
     """
-    from nixt_pipeline.reporting.content import load_content
     from nixt_pipeline.reporting.index import render_index
-    from nixt_pipeline.reporting.markdown import report_markdown
     from nixt_pipeline.reporting.pdf import print_pdf
     from nixt_pipeline.reporting.report import render_run_report
 
@@ -143,9 +186,17 @@ def report_run(run: str, settings: Settings, form: ReportForm = "html") -> Path:
     if form == "pdf":
         return print_pdf(report)
     if form == "md":
-        write_text(report_markdown(load_content(run, settings)), report.with_suffix(".md"))
+        write_text(markdown_report(run, settings), report.with_suffix(".md"))
         return report.with_suffix(".md")
     return report
+
+
+def markdown_report(run: str, settings: Settings) -> str:
+    """The report of an analysed run as Markdown, from what is stored. Raises `UnknownRunError`."""
+    from nixt_pipeline.reporting.content import load_content
+    from nixt_pipeline.reporting.markdown import report_markdown
+
+    return report_markdown(load_content(run, settings))
 
 
 def compare(a: str | None, b: str, settings: Settings | None = None) -> Comparison:

@@ -16,14 +16,17 @@ import click
 import duckdb
 
 from nixt_pipeline import api, fleet_commands
+from nixt_pipeline.check_command import check
 from nixt_pipeline.diagnosis.findings import SEVERITIES, Severity
 from nixt_pipeline.diagnosis.text import as_markdown, as_text
+from nixt_pipeline.errors import StorageError
 from nixt_pipeline.inert import json_text, visible, visible_lines
 from nixt_pipeline.inspector.operations import format_bytes
 from nixt_pipeline.inspector.runs import RunDirectory
 from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import catalog, unread
 from nixt_pipeline.store.accounts import IngestSummary
+from nixt_pipeline.store.reading import warn_once
 from nixt_pipeline.terminal import Commands, InputError, input_errors, print_rows, say, show_log_inertly
 from nixt_pipeline.watch import look
 
@@ -42,6 +45,7 @@ def main(context: click.Context) -> None:
     directory.
     """
     show_log_inertly()
+    warn_once.cache_clear()
     with input_errors():
         context.obj = load_settings()
 
@@ -98,7 +102,14 @@ def report(settings: Settings, run_or_directory: str, form: api.ReportForm, open
         run = run_or_directory
         if Path(run_or_directory).is_dir():
             run = _ingest(Path(run_or_directory), None, settings).run
-        path = _analyse_and_report(run, settings, form)
+        try:
+            path = _analyse_and_report(run, settings, form)
+        except StorageError as error:
+            if form != "md":
+                raise
+            say(f"{error}. Here is the report instead:")
+            click.echo(api.markdown_report(run, settings))
+            return
     click.echo(path)
     if opens:
         click.launch(str(path))
@@ -144,8 +155,10 @@ def sql(settings: Settings, query: str, run: str | None, form: str) -> None:
             result = con.execute(query)
             names = [column[0] for column in result.description or []]
             print_rows(names, result.fetchall(), form)
-        except duckdb.Error as error:
+        except (duckdb.ProgrammingError, duckdb.DataError) as error:
             raise InputError(str(error)) from error
+        except duckdb.Error as error:
+            raise InputError(f"{error}; `nixt check` says whether a file is damaged") from error
 
 
 @main.command()
@@ -227,7 +240,7 @@ def _ingest(directory: Path, run: str | None, settings: Settings) -> IngestSumma
 
 def _analyse_and_report(run: str, settings: Settings, form: api.ReportForm = "html") -> Path:
     with _progress("Analysing") as advance:
-        api.analyse_run(run, settings, advance)
+        api.renew_analyses(run, settings, advance)
     return api.report_run(run, settings, form)
 
 
@@ -285,6 +298,7 @@ main.add_command(fleet_commands.compare)
 main.add_command(fleet_commands.baselines)
 main.add_command(fleet_commands.hosts)
 main.add_command(fleet_commands.retention)
+main.add_command(check)
 
 if __name__ == "__main__":
     main()

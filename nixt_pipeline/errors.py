@@ -63,22 +63,22 @@ def storage_errno(error: BaseException) -> int | None:
     return next((number for number in known if os.strerror(number) in str(error)), None)
 
 
+def is_full(error: BaseException) -> bool:
+    """Whether the disk or the quota is used up."""
+    return storage_errno(error) in _FULL
+
+
 def storage_error(error: BaseException, path: Path) -> StorageError | None:
     """What to say when `path` cannot be written because of `error`; None when the storage is not the reason."""
     number = storage_errno(error)
     if number is None:
         return None
-    if number == errno.EDQUOT:
-        reason = f"the disk quota of {_user(os.geteuid())} is used up; make room there"
-    elif number in _FULL:
-        reason = "no space is left on the device; make room there"
-    elif number == errno.EROFS:
-        reason = "the file system is mounted read-only"
+    words, elsewhere = os.strerror(number), "set NIXT_DATA_DIR or NIXT_REPORTS_DIR to another place"
+    if number in _FORBIDDEN:
+        reason = f"{words}: {_who_may_write(path)}; or {elsewhere}"
     else:
-        reason = _who_may_write(path)
-    found = StorageError(
-        f"cannot write {path}: {reason}, or choose another place with NIXT_DATA_DIR and NIXT_REPORTS_DIR"
-    )
+        reason = f"{words}; {'make room or ' if number in _FULL else ''}{elsewhere}"
+    found = StorageError(f"cannot write {path}: {reason}")
     found.errno = number
     return found
 
@@ -90,10 +90,10 @@ def _who_may_write(path: Path) -> str:
     mode = stat.filemode(status.st_mode)
     owner, group = _user(status.st_uid), _group(status.st_gid)
     return (
-        f"permission denied: {directory} belongs to {owner}:{group} with mode {mode},"
+        f"{directory} belongs to {owner}:{group} with mode {mode},"
         f" and you are {_user(os.geteuid())}. To share it, put both users into one group, let the owner run"
-        " `chgrp -R GROUP DIR; chmod -R g+rwX DIR;"
-        " find DIR -type d -exec chmod g+s {} +`, and let both work with umask 002"
+        " `chgrp -R GROUP DIR; chmod -R g+rwX DIR; find DIR -type d -exec chmod g+s {} +`,"
+        " and let both work with umask 002"
     )
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from nixt_pipeline import api
-from nixt_pipeline.comparison.baselines import update_baselines
+from nixt_pipeline.comparison.baselines import current_baselines, update_baselines
 from nixt_pipeline.comparison.decisions import Decision, decide
-from nixt_pipeline.comparison.host_health import is_named_too_often, update_host_health
+from nixt_pipeline.comparison.host_health import current_host_health, is_named_too_often
 from nixt_pipeline.comparison.results import FAIL_ON, Comparison
 from nixt_pipeline.comparison.retention import Policy, apply_retention, plan_retention
 from nixt_pipeline.comparison.selection import timestamp_us
@@ -181,7 +181,8 @@ def baselines(
         for run, kind in given:
             read_manifest(settings, run)
             decide(run, Decision.model_validate({"decision": kind, "reason": reason}) if kind else None, settings)
-        rows = update_baselines(settings, current_run_catalog(settings).table.to_pylist()).to_pylist()
+        judge = update_baselines if given else current_baselines
+        rows = judge(settings, current_run_catalog(settings).table.to_pylist()).to_pylist()
     names = ["run", "workload", "fit", "reason", "decision", "mode", "level", "established"]
     rows.sort(key=lambda row: (row["workload"], row["first_dump_us"] or 0))
     shown = [{**row, "level": row["level"] and round(row["level"], 3)} for row in rows]
@@ -201,7 +202,7 @@ def hosts(settings: Settings, everyone: bool, form: str) -> None:
     which nodes they were.
     """
     with input_errors():
-        table = update_host_health(settings, current_run_catalog(settings).table.to_pylist())
+        table = current_host_health(settings, current_run_catalog(settings).table.to_pylist())
     rows = table.to_pylist()
     cautioned = [row for row in rows if row["caution"] and is_named_too_often(row, settings.thresholds)]
     shown = [row for row in rows if everyone or row["suspect"] or row in cautioned]

@@ -7,13 +7,15 @@ from typing import ParamSpec, TypeVar
 
 import duckdb
 
+from nixt_pipeline.errors import NixtError
+
 log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 # A full disk or a damaged file is no defect of the part that meets it: the caller must hear of it.
-ABOUT_FILES: tuple[type[Exception], ...] = (OSError, duckdb.IOException)
+ABOUT_FILES: tuple[type[Exception], ...] = (NixtError, OSError, duckdb.IOException)
 _LONGEST = 300
 
 

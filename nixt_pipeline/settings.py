@@ -199,6 +199,12 @@ class Settings(BaseSettings):
     retention_keep: tuple[Literal["baselines", "findings"], ...] = Field(
         ("baselines", "findings"), description="Runs that keep their raw events whatever the limits"
     )
+    # Queries take seconds to minutes (docs/performance.md); an hour leaves room for a notebook that holds a view.
+    unlink_grace_s: float = Field(
+        3600.0,
+        ge=0,
+        description="Superseded generations and dropped events stay this long for readers that have them open",
+    )
     report_url: str | None = Field(
         None, description="Base URL under which reports_dir is served; without it the UI shows the path of the report"
     )
@@ -220,6 +226,14 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments win over the environment, which wins over `nixt.toml`."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @field_validator("data_dir")
+    @classmethod
+    def _is_a_path_for_duckdb(cls, value: Path) -> Path:
+        # What follows a question mark in the path of a database file is taken for options.
+        if "?" in str(value.absolute()):
+            raise ValueError("the path must not contain ?, because DuckDB cannot keep a catalog there")
+        return value
 
     @field_validator("memory_limit")
     @classmethod

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
+import duckdb
 
-from nixt_pipeline.errors import EXIT_BROKEN_PIPE, EXIT_DEFECT, EXIT_INPUT, EXIT_INTERRUPTED, NixtError
+from nixt_pipeline.errors import EXIT_BROKEN_PIPE, EXIT_DEFECT, EXIT_INPUT, EXIT_INTERRUPTED, NixtError, storage_errno
 from nixt_pipeline.inert import csv_cell, distinct, json_text, visible, visible_lines
 
 
@@ -63,6 +64,11 @@ def input_errors() -> Iterator[None]:
         raise
     except (NixtError, OSError) as error:
         raise InputError(visible(str(error))) from error
+    except duckdb.Error as error:
+        # A large query spills to the disk, which may be full.
+        if storage_errno(error) is None:
+            raise
+        raise InputError(visible(f"{error}; make room, or set NIXT_DATA_DIR to another place")) from error
 
 
 def say(text: str) -> None:

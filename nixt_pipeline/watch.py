@@ -10,6 +10,7 @@ from nixt_pipeline.inspector.runs import RunDirectory, find_runs, is_finished
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_text
 from nixt_pipeline.store.first_record import why_no_record, without_emptied
+from nixt_pipeline.store.reading import read_json
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ def look(settings: Settings, take_up: Callable[[RunDirectory], None], given_up: 
     `LandingError` when the landing directory cannot be listed.
     """
     path = settings.data_dir / _STATE
-    known: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    known = read_json(path, lambda content: dict(content.items()), "every finished run is looked at again") or {}
     directories, skipped = find_runs(
         settings.landing_dir, settings.finished_markers, follow_links=settings.follow_links
     )

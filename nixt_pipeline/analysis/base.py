@@ -20,9 +20,9 @@ from nixt_pipeline.analysis.distributions import summarise
 from nixt_pipeline.inspector.operations import BANDWIDTH_FLAGS
 from nixt_pipeline.inspector.taxonomy import Column, schema
 from nixt_pipeline.settings import Settings
-from nixt_pipeline.store import catalog, layout
+from nixt_pipeline.store import catalog
 from nixt_pipeline.store.dropped import require_events
-from nixt_pipeline.store.files import write_table
+from nixt_pipeline.store.results import write_result
 
 # Records that one pass over a run may hold in memory at once: what eight million need fits DuckDB's default limit with
 # room to spare. Each pass costs one scan of the events, or of a part of them.
@@ -182,5 +182,5 @@ def materialise(analysis: Analysis, run: str, settings: Settings) -> pa.Table:
         table = compute(analysis, con, settings)
     finally:
         con.close()
-    write_table(table, layout.results_path(settings, analysis.name, run))
+    write_result(table, analysis.name, run, settings)
     return table

@@ -17,11 +17,13 @@ from nixt_pipeline.analysis import base
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES, RecordFlag
 from nixt_pipeline.inspector.taxonomy import CELL_COLUMNS, schema
 from nixt_pipeline.settings import Settings
-from nixt_pipeline.store import catalog
+from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.dropped import require_events
 from nixt_pipeline.store.files import ROW_GROUP_ROWS, write_batches
+from nixt_pipeline.store.integrity import discard_damaged_results, require_files
 from nixt_pipeline.store.kernel_times import build_kernel_times
 from nixt_pipeline.store.manifest import read_manifest
+from nixt_pipeline.store.seals import noting
 
 # Changes whenever the cells would: the Dagster code_version of the asset.
 VERSION = "1"
@@ -272,6 +274,16 @@ def _group(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
         yield from con.sql(_GROUPED + _CELLS, params=parameters).to_arrow_reader(ROW_GROUP_ROWS)
 
 
+def provide_cells(con: duckdb.DuckDBPyConnection, run: str, settings: Settings) -> None:
+    """Give a connection of `open_run` the run's cells where they are not stored: for readers who may not store them."""
+    if layout.table_files(read_manifest(settings, run).directory(settings), "cells"):
+        return
+    with catalog.open_run(settings, run) as other:
+        batches = [batch.cast(schema(CELL_COLUMNS)) for batch in cell_batches(other)]
+        computed = pa.Table.from_batches(batches, schema(CELL_COLUMNS))  # noqa: F841 (in the SQL)
+    con.execute("DROP VIEW cells; CREATE TABLE cells AS FROM computed")
+
+
 def build_cells(run: str, settings: Settings) -> int:
     """Write the cells of a stored run, and the rollup `kernel_times`, beside its events, atomically. Returns the number
     of cells.
@@ -279,8 +291,12 @@ def build_cells(run: str, settings: Settings) -> int:
     Raises `UnknownRunError`, and `EventsDroppedError` for a run that has only its results left.
     """
     require_events(run, settings)
-    generation = read_manifest(settings, run).directory(settings)
+    manifest = read_manifest(settings, run)
+    require_files(manifest, settings, content=True)
+    discard_damaged_results(manifest, settings)
+    generation = manifest.directory(settings)
+    kernel_times, cells = (generation / f"{table}.parquet" for table in ("kernel_times", "cells"))
     with catalog.open_run(settings, run) as con:
-        build_kernel_times(con, generation)
+        build_kernel_times(con, generation, noting(settings, run, kernel_times))
     with catalog.open_run(settings, run) as con:
-        return write_batches(cell_batches(con), schema(CELL_COLUMNS), generation / "cells.parquet")
+        return write_batches(cell_batches(con), schema(CELL_COLUMNS), cells, noting(settings, run, cells))

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nixt_pipeline.comparison.baselines import members, read_baselines, urgent_finding
 from nixt_pipeline.comparison.compare import ComparisonError, compare_on_machines
 from nixt_pipeline.comparison.matching import Side
 from nixt_pipeline.comparison.results import Comparison, Measure
 from nixt_pipeline.comparison.run_kernels import RUN_KERNELS
-from nixt_pipeline.comparison.summaries import RunSummary, stored_summary
+from nixt_pipeline.comparison.summaries import RunSummary, sound_summaries, stored_summary
 from nixt_pipeline.comparison.workload import Row
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I64, RUN, STRING, Column, Role, schema
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import write_table
+from nixt_pipeline.store.reading import read_cache
 
 # Part of a row's state: raise it when a row would come out differently.
 VERSION = "2"
@@ -88,7 +88,8 @@ def update_comparisons(settings: Settings, catalog_rows: Sequence[Row]) -> tuple
     """Compare the runs of the run catalog whose comparison is new or out of date; write and return the whole table,
     and the comparisons that were made."""
     path = against_path(settings)
-    known = {row["run"]: row for row in pq.read_table(path).to_pylist()} if path.exists() else {}
+    stored = read_cache(path, schema(AGAINST_COLUMNS).names)
+    known = {row["run"]: row for row in stored.to_pylist()} if stored else {}
     facts = {row["run"]: row for row in catalog_rows}
     rows, made = [], []
     for run, workload, reference in references(settings, facts):
@@ -97,7 +98,8 @@ def update_comparisons(settings: Settings, catalog_rows: Sequence[Row]) -> tuple
         if row is None or row["state"] != state:
             comparison = None
             if reference:
-                comparison = compare_with(stored_summary(run, facts[run], settings), reference, facts, settings)
+                for summary in sound_summaries([run], lambda name: stored_summary(name, facts[name], settings)):
+                    comparison = compare_with(summary, reference, facts, settings)
             began_us = facts[run]["first_dump_us"]
             row = {"run": run, "workload": workload, "first_dump_us": began_us, "state": state}
             row |= _row(reference, comparison)
@@ -158,23 +160,30 @@ def compare_with_reference(runs: Sequence[str], rows: Sequence[Row], settings: S
             f"run {runs[0]} has no baseline, and no earlier run of the same work is fit to be compared with: "
             f"`nixt baselines` says why; give the runs to compare with, or pin one"
         )
-    return compare_with(stored_summary(runs[0], facts[runs[0]], settings), reference, facts, settings)
+    found = compare_with(stored_summary(runs[0], facts[runs[0]], settings), reference, facts, settings)
+    if found is None:
+        raise ComparisonError(f"the results of {', '.join(reference.runs)} are damaged; nixt report makes them again")
+    return found
 
 
-def compare_with(run: RunSummary, reference: Reference, facts: Mapping[str, Row], settings: Settings) -> Comparison:
-    """Compare a run with its reference. Where a workload has two groups of runs, with the one that it is most like."""
+def compare_with(
+    run: RunSummary, reference: Reference, facts: Mapping[str, Row], settings: Settings
+) -> Comparison | None:
+    """Compare a run with its reference. Where a workload has two groups of runs, with the one that it is most like.
+    None when the files of all of them are damaged."""
+    groups = [
+        sound_summaries(group, lambda name: stored_summary(name, facts[name], settings)) for group in reference.groups
+    ]
     found = [
         compare_on_machines(
-            Side(
-                group[0] if reference.kind == "previous" else "its baseline",
-                tuple(stored_summary(name, facts[name], settings) for name in group),
-            ),
+            Side(group[0].run if reference.kind == "previous" else "its baseline", group),
             Side(run.run, (run,)),
             settings,
         )
-        for group in reference.groups
+        for group in groups
+        if group
     ]
-    return min(found, key=lambda comparison: abs(_value(comparison.transfer, "change") or 0.0))
+    return min(found, key=lambda comparison: abs(_value(comparison.transfer, "change") or 0.0), default=None)
 
 
 def _state(run: str, reference: Reference | None, settings: Settings) -> str:

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from nixt_pipeline.comparison.decisions import Decision, read_decisions
+from nixt_pipeline.comparison.decisions import Decision, DecisionsError, read_decisions
 from nixt_pipeline.comparison.workload import Row, all_kernels, workload_of
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, RUN, STRING, Column, Role, schema
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store.files import write_table
+from nixt_pipeline.store.reading import read_cache, warn_once
 
 VERSION = "2"
 
@@ -57,11 +57,26 @@ def baselines_path(settings: Settings) -> Path:
 
 
 def update_baselines(settings: Settings, catalog_rows: Sequence[Row]) -> pa.Table:
-    """Judge every run of the run catalog and write the result. Raises `DecisionsError`."""
-    kernels = all_kernels((row["run"] for row in catalog_rows), settings)
-    table = find_baselines(catalog_rows, kernels, read_decisions(settings), settings.thresholds)
+    """Judge every run of the run catalog and write the result."""
+    table = current_baselines(settings, catalog_rows)
     write_table(table, baselines_path(settings))
     return table
+
+
+def current_baselines(settings: Settings, catalog_rows: Sequence[Row]) -> pa.Table:
+    """The table as `update_baselines` would write it: for readers of a store that they may not write to."""
+    kernels = all_kernels((row["run"] for row in catalog_rows), settings)
+    return find_baselines(catalog_rows, kernels, _decisions(settings), settings.thresholds)
+
+
+def _decisions(settings: Settings) -> dict[str, Decision]:
+    """What people decided; when their file is damaged, what the table of baselines remembers of it."""
+    try:
+        return read_decisions(settings)
+    except DecisionsError as error:
+        warn_once(f"{error}; until then the decisions of the last time count")
+        rows = read_baselines(settings).to_pylist()
+        return {row["run"]: Decision(decision=row["decision"], reason=row["reason"]) for row in rows if row["decision"]}
 
 
 def find_baselines(
@@ -117,8 +132,9 @@ def members(
 
 def read_baselines(settings: Settings) -> pa.Table:
     """The stored table; empty before the first."""
-    path = baselines_path(settings)
-    return pq.read_table(path) if path.exists() else schema(BASELINE_COLUMNS).empty_table()
+    columns = schema(BASELINE_COLUMNS)
+    stored = read_cache(baselines_path(settings), columns.names)
+    return columns.empty_table() if stored is None else stored
 
 
 def _candidate(row: Row, kernels: Sequence[Row], decision: Decision | None, limits: Thresholds) -> Candidate:

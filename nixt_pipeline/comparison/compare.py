@@ -20,7 +20,7 @@ from nixt_pipeline.comparison.other_hosts import Judge, sets_of_hosts
 from nixt_pipeline.comparison.placement import on_machines, placement
 from nixt_pipeline.comparison.results import Basis, Comparison, KernelComparison, Measure, NotCompared
 from nixt_pipeline.comparison.statistics import Change
-from nixt_pipeline.comparison.summaries import Floats, Kernel, RunSummary, load_summary
+from nixt_pipeline.comparison.summaries import Floats, Kernel, RunSummary, load_summary, sound_summaries
 from nixt_pipeline.comparison.workload import workload_of
 from nixt_pipeline.errors import NixtError
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
@@ -75,7 +75,9 @@ def _history(a: Side, b: Side, settings: Settings) -> tuple[RunSummary, ...]:
     known = {run.run for run in (*a.runs, *b.runs)}
     fit = [row for row in rows if row["fit"] and row["workload"] in workloads and row["run"] not in known]
     newest = sorted(fit, key=lambda row: -(row["first_dump_us"] or 0))[:MAX_HISTORY]
-    return tuple(load_summary(row["run"], settings) for row in newest if row["run"] in published_runs(settings))
+    published = published_runs(settings)
+    runs = [row["run"] for row in newest if row["run"] in published]
+    return sound_summaries(runs, lambda run: load_summary(run, settings))
 
 
 def of_one_workload(a: Side, b: Side) -> tuple[Side, Side]:

@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from filelock import FileLock
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from nixt_pipeline.errors import NixtError
 from nixt_pipeline.settings import Settings
-from nixt_pipeline.store.files import write_text
+from nixt_pipeline.store.files import explained, file_lock, write_text
 
 
 class Decision(BaseModel):
@@ -34,10 +33,12 @@ def decisions_path(settings: Settings) -> Path:
 def read_decisions(settings: Settings) -> dict[str, Decision]:
     """Run -> decision. Raises `DecisionsError`."""
     path = decisions_path(settings)
-    if not path.exists():
-        return {}
     try:
         return _DECISIONS.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise DecisionsError(f"{path} cannot be read ({error.strerror}); correct the file or remove it") from error
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -47,11 +48,10 @@ def read_decisions(settings: Settings) -> dict[str, Decision]:
 def decide(run: str, decision: Decision | None, settings: Settings) -> None:
     """Remember a decision; None leaves the run to the rules again."""
     path = decisions_path(settings)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):
+    with explained(path), file_lock(path.with_suffix(".lock")):
         decisions = read_decisions(settings)
         decisions.pop(run, None)
         if decision:
             decisions[run] = decision
         content = {name: decisions[name].model_dump() for name in sorted(decisions)}
-        write_text(json.dumps(content, indent=1) + "\n", path)
+        write_text(json.dumps(content, indent=1) + "\n", path, durable=True)

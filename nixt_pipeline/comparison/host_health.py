@@ -20,6 +20,7 @@ from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, STRING, Column
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.files import write_table
+from nixt_pipeline.store.reading import query_readable
 
 VERSION = "2"
 
@@ -86,11 +87,16 @@ def host_health_path(settings: Settings) -> Path:
 
 def update_host_health(settings: Settings, catalog_rows: Sequence[Row]) -> pa.Table:
     """Judge every host of the run catalog and write the result."""
-    findings = _all_findings((row["run"] for row in catalog_rows), settings)
-    machines = find_machines(catalog_rows, settings)
-    table = judge_hosts(catalog_rows, findings, settings.thresholds, machines)
+    table = current_host_health(settings, catalog_rows)
     write_table(table, host_health_path(settings))
     return table
+
+
+def current_host_health(settings: Settings, catalog_rows: Sequence[Row]) -> pa.Table:
+    """The table as `update_host_health` would write it: for readers of a store that they may not write to."""
+    findings = _all_findings((row["run"] for row in catalog_rows), settings)
+    machines = find_machines(catalog_rows, settings)
+    return judge_hosts(catalog_rows, findings, settings.thresholds, machines)
 
 
 def judge_hosts(
@@ -194,7 +200,7 @@ def _trend(named: Sequence[bool]) -> str:
 def _all_findings(runs: Iterable[str], settings: Settings) -> dict[str, list[dict[str, Any]]]:
     """The findings of many runs."""
     paths = [layout.results_path(settings, "findings", run) for run in runs]
-    files = [str(path) for path in paths if path.exists()]
+    files = [path for path in paths if path.exists()]
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     if files:
         sql = """
@@ -202,6 +208,7 @@ def _all_findings(runs: Iterable[str], settings: Settings) -> dict[str, list[dic
         FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
         """
         with catalog.connect(settings) as con:
-            for row in con.sql(sql, params={"files": files}).to_arrow_table().to_pylist():
-                found[row["run"]].append(row)
+            read = query_readable(con, sql, files, "nixt diagnose RUN makes it again")
+        for row in read.to_pylist() if read else ():
+            found[row["run"]].append(row)
     return found

@@ -13,17 +13,19 @@ from typing import Literal
 import pyarrow as pa
 
 from nixt_pipeline.comparison.against import MAX_MEMBERS
-from nixt_pipeline.comparison.baselines import members, update_baselines
+from nixt_pipeline.comparison.baselines import current_baselines, members
 from nixt_pipeline.comparison.run_kernels import RUN_KERNELS
 from nixt_pipeline.comparison.workload import Row
+from nixt_pipeline.errors import NixtError
 from nixt_pipeline.inspector.taxonomy import I64, RUN, STRING, Column, Role, schema
 from nixt_pipeline.settings import Settings, Thresholds
-from nixt_pipeline.store import layout
+from nixt_pipeline.store import layout, leftovers
 from nixt_pipeline.store.catalog import publish_catalog
 from nixt_pipeline.store.dropped import dropped
 from nixt_pipeline.store.files import write_table
-from nixt_pipeline.store.manifest import read_manifest
-from nixt_pipeline.store.retention import IngestPendingError, drop_events, event_bytes
+from nixt_pipeline.store.ingest import run_lock
+from nixt_pipeline.store.manifest import published_runs, read_manifest
+from nixt_pipeline.store.retention import drop_events, event_bytes
 from nixt_pipeline.store.run_catalog import current_run_catalog
 
 _DAY_US = 86_400_000_000
@@ -95,9 +97,9 @@ def plan(holdings: Iterable[Holding], policy: Policy, now_us: int) -> list[Step]
 
 
 def plan_retention(settings: Settings, policy: Policy, now: datetime) -> list[Step]:
-    """What the policy would do to the runs of the store; nothing is changed. Raises `DecisionsError`."""
+    """What the policy would do to the runs of the store; nothing is changed."""
     rows = current_run_catalog(settings).table.to_pylist()
-    used = _used_baselines(update_baselines(settings, rows), settings.thresholds)
+    used = _used_baselines(current_baselines(settings, rows), settings.thresholds)
     holdings = [
         Holding(row["run"], _ended_us(row), event_bytes(row["run"], settings), _held(row, used, policy, settings))
         for row in rows
@@ -106,18 +108,23 @@ def plan_retention(settings: Settings, policy: Policy, now: datetime) -> list[St
 
 
 def apply_retention(settings: Settings, steps: Sequence[Step], now: datetime) -> list[Step]:
-    """Drop what the steps say; returns them with what became of each."""
+    """Drop what the steps say; returns them with what became of each. Files go once no reader can have them open
+    (`Settings.unlink_grace_s`): those of earlier times now, those of these steps the next time."""
     done = []
     for step in steps:
         if step.action == "drop":
             try:
                 freed = drop_events(step.run, settings, step.reason, now)
                 step = Step(step.run, "dropped", freed, step.reason)
-            except IngestPendingError as error:
+            except NixtError as error:
                 step = Step(step.run, "failed", step.event_bytes, str(error))
         done.append(step)
     if any(step.action == "dropped" for step in done):
+        # Nobody is led to the files any more before they go.
         publish_catalog(settings)
+    for run in published_runs(settings):
+        with run_lock(settings, run):
+            leftovers.collect(settings, run)
     return done
 
 

@@ -1,25 +1,31 @@
 """A run as comparisons see it: its row of the run catalog and its kernels, from results of some kilobytes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from nixt_pipeline.analysis import materialise
-from nixt_pipeline.analysis.cells import build_cells
+from nixt_pipeline.analysis.base import compute
+from nixt_pipeline.analysis.cells import build_cells, provide_cells
 from nixt_pipeline.comparison.run_kernels import BLOCKS, RUN_KERNELS
+from nixt_pipeline.errors import DamagedError
 from nixt_pipeline.inspector.operations import format_bytes
 from nixt_pipeline.settings import Settings
-from nixt_pipeline.store import layout
+from nixt_pipeline.store import catalog, layout
+from nixt_pipeline.store.dropped import require_events
+from nixt_pipeline.store.files import where_possible
 from nixt_pipeline.store.manifest import read_manifest
+from nixt_pipeline.store.reading import read_cache, read_table, warn_once
+from nixt_pipeline.store.results import write_result
 from nixt_pipeline.store.run_catalog import describe_run
 
 Floats = NDArray[np.float64]
 
+_KERNEL_COLUMNS = [column.name for column in RUN_KERNELS.columns]
 # The first twentieth of a run is left out: communicators connect when they are first used (the paper's warm-up).
 WARM_UP_BLOCKS = 1
 
@@ -123,17 +129,41 @@ def load_summary(run: str, settings: Settings) -> RunSummary:
     """The summary of a stored run; its cells and `run_kernels` are computed when they are not there yet. Raises
     `UnknownRunError`."""
     manifest = read_manifest(settings, run)
-    path = layout.results_path(settings, RUN_KERNELS.name, run)
-    if not path.exists():
-        if not layout.table_files(manifest.directory(settings), "cells"):
-            build_cells(run, settings)
-        materialise(RUN_KERNELS, run, settings)
-    return stored_summary(run, describe_run(manifest, settings), settings)
+    kernels = read_cache(layout.results_path(settings, RUN_KERNELS.name, run), _KERNEL_COLUMNS)
+    if kernels is None:
+        with where_possible():
+            if not layout.table_files(manifest.directory(settings), "cells"):
+                build_cells(run, settings)
+        kernels = _compute_kernels(run, settings)
+        with where_possible():
+            write_result(kernels, RUN_KERNELS.name, run, settings)
+    return _summary(run, describe_run(manifest, settings), kernels, settings)
+
+
+def _compute_kernels(run: str, settings: Settings) -> pa.Table:
+    require_events(run, settings)
+    with catalog.open_run(settings, run) as con:
+        provide_cells(con, run, settings)
+        return compute(RUN_KERNELS, con, settings)
 
 
 def stored_summary(run: str, facts: Mapping[str, Any], settings: Settings) -> RunSummary:
-    """The summary of an analysed run from its stored results alone; without findings where it was not diagnosed."""
-    kernels = pq.read_table(layout.results_path(settings, RUN_KERNELS.name, run), partitioning=None)
-    path = layout.results_path(settings, "findings", run)
-    findings = pq.read_table(path, partitioning=None).to_pylist() if path.exists() else []
-    return RunSummary(run, facts, kernels_of(kernels.to_pylist()), tuple(findings))
+    """The summary of an analysed run from its stored results alone; without findings where it was not diagnosed. Raises
+    `DamagedError`."""
+    return _summary(run, facts, read_table(layout.results_path(settings, RUN_KERNELS.name, run)), settings)
+
+
+def _summary(run: str, facts: Mapping[str, Any], kernels: pa.Table, settings: Settings) -> RunSummary:
+    findings = read_cache(layout.results_path(settings, "findings", run), ())
+    return RunSummary(run, facts, kernels_of(kernels.to_pylist()), tuple(findings.to_pylist() if findings else ()))
+
+
+def sound_summaries(runs: Iterable[str], read: Callable[[str], RunSummary]) -> tuple[RunSummary, ...]:
+    """What `read` makes of each run, without those whose files are damaged; says which."""
+    found = []
+    for run in runs:
+        try:
+            found.append(read(run))
+        except DamagedError as error:
+            warn_once(f"run {run} is left out of the comparison: {error}; nixt report {run} makes its results again")
+    return tuple(found)

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nixt_pipeline.comparison.run_kernels import RUN_KERNELS
 from nixt_pipeline.inspector.taxonomy import STRING, Column, Role, schema
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
-from nixt_pipeline.store.files import write_table
+from nixt_pipeline.store.files import where_possible, write_table
+from nixt_pipeline.store.reading import query_readable, read_cache
 
 Row = Mapping[str, Any]
 
@@ -40,16 +40,19 @@ def all_kernels(runs: Iterable[str], settings: Settings) -> dict[str, list[dict[
     paths = {run: layout.results_path(settings, RUN_KERNELS.name, run) for run in runs}
     states = {run: str(path.stat().st_mtime_ns) for run, path in paths.items() if path.exists()}
     found: dict[str, list[dict[str, Any]]] = {}
-    for row in pq.read_table(merged).to_pylist() if merged.exists() else ():
+    stored = read_cache(merged, _MERGED.names)
+    for row in stored.to_pylist() if stored else ():
         if states.get(row["run"]) == row["state"]:
             found.setdefault(row["run"], []).append(row)
-    files = [str(paths[run]) for run in states if run not in found]
+    files = [paths[run] for run in states if run not in found]
     if files:
         with catalog.connect(settings) as con:
-            for row in con.sql(_READ, params={"files": files}).to_arrow_table().to_pylist():
-                found.setdefault(row["run"], []).append({**row, "state": states[row["run"]]})
+            read = query_readable(con, _READ, files, "nixt report RUN makes it again")
+        for row in read.to_pylist() if read else ():
+            found.setdefault(row["run"], []).append({**row, "state": states[row["run"]]})
         rows = [row for run in sorted(found) for row in found[run]]
-        write_table(pa.Table.from_pylist(rows, schema=_MERGED), merged)
+        with where_possible():
+            write_table(pa.Table.from_pylist(rows, schema=_MERGED), merged)
     return found
 
 

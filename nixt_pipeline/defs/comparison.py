@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import get_args
 
 import dagster as dg
-import pyarrow.parquet as pq
 
 from nixt_pipeline.analysis.base import materialise
 from nixt_pipeline.comparison import against
@@ -22,6 +21,7 @@ from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.reporting.comparison_page import render_run_comparison
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
+from nixt_pipeline.store.reading import read_table
 from nixt_pipeline.store.run_catalog import current_run_catalog
 
 # The lists of blocks and hosts are too long for a preview.
@@ -97,7 +97,7 @@ def run_comparison(nixt: NixtSettings) -> Result:
 
 
 def _judge(settings: Settings) -> Iterator[Verdict]:
-    yield from judge_comparisons(pq.read_table(against_path(settings)))
+    yield from judge_comparisons(read_table(against_path(settings)))
 
 
 run_comparison_checks = fleet_checks("run_comparison", COMPARISON_RULES, _judge)

@@ -18,6 +18,7 @@ from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.ingest import publish_run, validated_summary
 from nixt_pipeline.store.kernel_times import build_kernel_times
 from nixt_pipeline.store.manifest import read_manifest
+from nixt_pipeline.store.seals import noting
 
 _PREVIEW = (
     "coll", "coll_type", "rank", "n_ranks", "hostname", "pid", "coll_sn", "coll_msg_size_bytes", "coll_exec_time_us",
@@ -41,7 +42,8 @@ def event_store(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result
     settings, run = nixt.load(), context.partition_key
     manifest = publish_run(run, settings)
     with closing(catalog.open_run(settings, run)) as con:
-        build_kernel_times(con, manifest.directory(settings))
+        generation = manifest.directory(settings)
+        build_kernel_times(con, generation, noting(settings, run, generation / "kernel_times.parquet"))
         first = con.sql("SELECT * FROM events LIMIT 12").to_arrow_table()
         by_function = con.sql(
             "SELECT coll, coll_type, count(*) AS records FROM events GROUP BY ALL ORDER BY ALL"

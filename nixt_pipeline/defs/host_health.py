@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import dagster as dg
-import pyarrow.parquet as pq
 
 from nixt_pipeline.comparison import host_health as health
 from nixt_pipeline.comparison.host_health import HOST_HEALTH_COLUMNS, host_health_path, update_host_health
@@ -15,6 +14,7 @@ from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.quality.fleet import HOST_RULES, judge_host_health
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
+from nixt_pipeline.store.reading import read_table
 from nixt_pipeline.store.run_catalog import current_run_catalog
 
 _PREVIEW = (
@@ -48,7 +48,7 @@ def host_health(nixt: NixtSettings) -> Result:
 
 
 def _judge(settings: Settings) -> Iterator[Verdict]:
-    yield from judge_host_health(pq.read_table(host_health_path(settings)))
+    yield from judge_host_health(read_table(host_health_path(settings)))
 
 
 host_health_checks = fleet_checks("host_health", HOST_RULES, _judge)

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import dagster as dg
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from nixt_pipeline.comparison.retention import (
@@ -22,6 +21,7 @@ from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.quality.fleet import RETENTION_RULES, judge_retention
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
+from nixt_pipeline.store.reading import read_table
 
 
 class RetentionConfig(dg.Config):
@@ -61,7 +61,7 @@ def retention(config: RetentionConfig, nixt: NixtSettings) -> Result:
 
 
 def _judge(settings: Settings) -> Iterator[Verdict]:
-    yield from judge_retention(pq.read_table(retention_path(settings)))
+    yield from judge_retention(read_table(retention_path(settings)))
 
 
 retention_checks = fleet_checks("retention", RETENTION_RULES, _judge)

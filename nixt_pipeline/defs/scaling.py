@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import dagster as dg
-import pyarrow.parquet as pq
 
 from nixt_pipeline.comparison import scaling as sizes
 from nixt_pipeline.comparison import variation
@@ -22,6 +21,7 @@ from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.quality.fleet import BENCHMARK_RULES, SCALING_RULES, judge_benchmarks, judge_scaling
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
+from nixt_pipeline.store.reading import read_table
 from nixt_pipeline.store.run_catalog import current_run_catalog
 
 _KERNELS = ("model", "series", "same_kernel", "gpus", "runs", "busbw_gbs", "busbw_cv", "capture_rate", "busbw_trend")
@@ -64,7 +64,7 @@ def scaling(nixt: NixtSettings) -> Result:
 
 
 def _judge_scaling(settings: Settings) -> Iterator[Verdict]:
-    yield from judge_scaling(pq.read_table(scaling_totals_path(settings)))
+    yield from judge_scaling(read_table(scaling_totals_path(settings)))
 
 
 scaling_checks = fleet_checks("scaling", SCALING_RULES, _judge_scaling)

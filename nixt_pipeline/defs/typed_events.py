@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import dagster as dg
-import pyarrow.parquet as pq
 
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import INGEST, Result, result, run_asset
@@ -14,6 +13,7 @@ from nixt_pipeline.quality.ingest import TYPING_RULES, judge_typing
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.ingest import pending_generation, type_events, validated_summary
+from nixt_pipeline.store.reading import read_table
 
 _PREVIEW = ("comm_name", "id", "n_ranks", "nnodes", "coll_type", "parallel_role", "ranks_seen", "hosts_seen", "records")
 
@@ -35,7 +35,7 @@ def typed_events(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Resul
     settings, run = nixt.load(), context.partition_key
     counts = type_events(run, settings)
     generation = pending_generation(run, settings)
-    communicators = pq.read_table(generation / "communicators.parquet").sort_by([("records", "descending")])
+    communicators = read_table(generation / "communicators.parquet").sort_by([("records", "descending")])
     return result(
         communicators.num_rows,
         {
@@ -50,9 +50,7 @@ def typed_events(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Resul
 
 def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
     generation = pending_generation(run, settings)
-    communicators, membership = (
-        pq.read_table(generation / f"{name}.parquet") for name in ("communicators", "membership")
-    )
+    communicators, membership = (read_table(generation / f"{name}.parquet") for name in ("communicators", "membership"))
     incarnations = validated_summary(run, settings).incarnations
     yield from judge_typing(communicators, membership, incarnations)
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import dagster as dg
-import pyarrow.parquet as pq
 
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import INGEST, Result, result, run_asset
@@ -14,6 +13,7 @@ from nixt_pipeline.quality.ingest import VALIDATION_RULES, judge_validation
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.ingest import DECODER_VERSION, pending_generation, validate_records, validated_summary
+from nixt_pipeline.store.reading import read_table
 
 
 @run_asset(
@@ -39,7 +39,7 @@ def validated_records(context: dg.AssetExecutionContext, nixt: NixtSettings) -> 
         "megabytes_read": summary.bytes["read"] / 1e6,
         "seconds": summary.seconds,
     }
-    files = pq.read_table(generation / "files.parquet")
+    files = read_table(generation / "files.parquet")
     return result(
         summary.records["stored"],
         {
@@ -56,7 +56,7 @@ def validated_records(context: dg.AssetExecutionContext, nixt: NixtSettings) -> 
 
 def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
     generation = pending_generation(run, settings)
-    files, rejects = (pq.read_table(generation / f"{name}.parquet") for name in ("files", "rejects"))
+    files, rejects = (read_table(generation / f"{name}.parquet") for name in ("files", "rejects"))
     yield from judge_validation(validated_summary(run, settings), files, rejects)
 
 

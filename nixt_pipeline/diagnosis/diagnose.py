@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import duckdb
 
+from nixt_pipeline.analysis.cells import provide_cells
 from nixt_pipeline.diagnosis.attempts import Attempts
 from nixt_pipeline.diagnosis.causes import with_causes
 from nixt_pipeline.diagnosis.clocks import find_clock_skew
@@ -32,8 +33,9 @@ _WHOLE_LOG = 0.98
 
 
 def diagnose(run: str, settings: Settings, attempts: Attempts | None = None) -> Diagnosis:
-    """Diagnose a stored run whose cells have been built. Raises `UnknownRunError`."""
+    """Diagnose a stored run; cells that are not stored are computed. Raises `UnknownRunError`."""
     with closing(catalog.open_run(settings, run)) as con:
+        provide_cells(con, run, settings)
         return diagnose_views(con, run, settings, attempts)
 
 

@@ -14,7 +14,12 @@ from nixt_pipeline.inspector.taxonomy import BOOL, F64, I64, RUN, STRING, Column
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.dropped import require_events
-from nixt_pipeline.store.files import write_table, write_text
+from nixt_pipeline.store.files import replacing
+from nixt_pipeline.store.integrity import require_files
+from nixt_pipeline.store.manifest import read_manifest
+from nixt_pipeline.store.reading import read_json
+from nixt_pipeline.store.results import write_result
+from nixt_pipeline.store.seals import noting
 
 NAME = "findings"
 
@@ -66,21 +71,46 @@ def materialise_findings(
     """Diagnose a stored run whose cells have been built, and write both files. `also` adds what the run alone does not
     show; what failed in `attempts` before is told as well. Raises `UnknownRunError`, and `EventsDroppedError` for a run
     that has only its results left."""
+    diagnosis = compute_findings(run, settings, also, attempts)
+    store_findings(diagnosis, settings)
+    return diagnosis
+
+
+def compute_findings(
+    run: str,
+    settings: Settings,
+    also: Callable[[Diagnosis, Settings], Diagnosis] | None = None,
+    attempts: Attempts | None = None,
+) -> Diagnosis:
+    """What `materialise_findings` would store."""
     require_events(run, settings)
+    require_files(read_manifest(settings, run), settings, content=True)
     diagnosis = diagnose(run, settings, attempts)
     if also:
         compared = Attempts()
         diagnosis = compared.decisive("comparison with earlier runs", also, diagnosis, settings) or diagnosis
         diagnosis = compared.told_in(diagnosis)
-    write_table(findings_table(diagnosis), layout.results_path(settings, NAME, run))
-    write_text(json.dumps(diagnosis.to_json(), indent=1) + "\n", json_path(settings, run))
     return diagnosis
 
 
-def stored_diagnosis(run: str, settings: Settings) -> dict[str, Any] | None:
-    """The JSON of a run's diagnosis as an object; None when the run has not been diagnosed."""
+def store_findings(diagnosis: Diagnosis, settings: Settings) -> None:
+    """Write both files of a diagnosis. Raises `StorageError`."""
+    run = diagnosis.run
+    write_result(findings_table(diagnosis), NAME, run, settings)
     path = json_path(settings, run)
-    if not path.exists():
-        return None
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(diagnosis.to_json(), indent=1) + "\n", encoding="utf-8")
+        noting(settings, run, path)(temporary)
+
+
+def stored_diagnosis(run: str, settings: Settings) -> dict[str, Any] | None:
+    """The JSON of a run's diagnosis as an object; None when the run has not been diagnosed, or the file is damaged."""
+    return read_json(json_path(settings, run), _diagnosis, f"nixt diagnose {run} makes it again")
+
+
+def _diagnosis(content: dict[str, Any]) -> dict[str, Any]:
+    """`content` if it has what readers rely on. Raises `KeyError` or `TypeError` otherwise."""
+    content["verdict"], content["coverage"].keys()
+    for finding in content["findings"]:
+        finding["severity"], finding["kind"]
+    return content

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nixt_pipeline.quality.verdicts import Rule, Verdict
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.manifest import published_runs
+from nixt_pipeline.store.reading import read_table
 from nixt_pipeline.store.run_catalog import run_catalog_path
 
 ALL_ANALYSED = Rule(
@@ -71,7 +71,7 @@ _SHOWN = 12
 
 def judge_catalog(settings: Settings) -> Iterator[Verdict]:
     """Apply `CATALOG_RULES` to the run catalog."""
-    rows = pq.read_table(run_catalog_path(settings)).to_pylist()
+    rows = read_table(run_catalog_path(settings)).to_pylist()
     waiting = [row["run"] for row in rows if not row["analysed"]]
     yield Verdict(
         ALL_ANALYSED.name,

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import pyarrow.parquet as pq
-
 from nixt_pipeline.comparison.against import against_path
 from nixt_pipeline.comparison.baselines import baselines_path
 from nixt_pipeline.comparison.host_health import host_health_path
@@ -24,6 +22,7 @@ from nixt_pipeline.reporting.text import count, gbs, number, percent, plural, sh
 from nixt_pipeline.reporting.views import Fact, FigureView, LegendEntry, SectionView, Spec, table_view
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_text
+from nixt_pipeline.store.reading import read_cache
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,7 +104,8 @@ def _sections(settings: Settings, hosts: Sequence[Row] | None, compared: Sequenc
 
 
 def _rows(path: Path) -> list[dict[str, Any]] | None:
-    return pq.read_table(path).to_pylist() if path.exists() else None
+    table = read_cache(path, ())
+    return None if table is None else list(table.to_pylist())
 
 
 def _state(rows: Sequence[Row] | None) -> Any:

@@ -19,9 +19,10 @@ from nixt_pipeline.reporting.diagnosis import verdict_class, verdict_words
 from nixt_pipeline.reporting.text import count, duration, gbs, iso, percent, plain, plural, utc
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
-from nixt_pipeline.store.files import write_text
-from nixt_pipeline.store.manifest import list_runs
-from nixt_pipeline.store.run_catalog import update_run_catalog
+from nixt_pipeline.store.files import where_possible, write_table, write_text
+from nixt_pipeline.store.integrity import list_runs
+from nixt_pipeline.store.reading import read_json
+from nixt_pipeline.store.run_catalog import current_run_catalog, run_catalog_path
 
 LINE_FILE = "line.json"
 # Hosts, baselines and comparisons over all runs; `fleet_page` makes it.
@@ -72,7 +73,10 @@ def run_rows(settings: Settings) -> list[dict[str, Any]]:
     """The catalog's row of each published run, newest first, with `line` from its report and `link` to it."""
     if not list_runs(settings):
         return []
-    rows: list[dict[str, Any]] = update_run_catalog(settings).table.to_pylist()
+    catalog = current_run_catalog(settings).table
+    with where_possible():
+        write_table(catalog, run_catalog_path(settings))
+    rows: list[dict[str, Any]] = catalog.to_pylist()
     for row in rows:
         directory = layout.report_dir(settings, row["run"])
         below = quote(directory.relative_to(settings.reports_dir).as_posix())
@@ -82,11 +86,17 @@ def run_rows(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _line(path: Path, run: str, settings: Settings) -> dict[str, Any]:
-    if path.exists():
-        line: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    line = read_json(path, _line_shape, f"nixt report {run} makes it again")
+    if line is not None:
         return line
     diagnosis = stored_diagnosis(run, settings)
     return {"verdict": verdict_words(diagnosis), "class": verdict_class(diagnosis)}
+
+
+def _line_shape(content: dict[str, Any]) -> dict[str, Any]:
+    """`content` if it has what a row shows. Raises `KeyError` or `TypeError` otherwise."""
+    content["verdict"], content["class"]
+    return content
 
 
 def index_html(rows: list[dict[str, Any]], has_fleet_page: bool = False) -> str:

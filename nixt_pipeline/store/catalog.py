@@ -4,18 +4,23 @@ DuckDB allows one writer or many readers of a file. Nothing here ever opens a Du
 the data are Parquet, connections are in memory, and the catalog file is written aside and renamed.
 """
 
+import os
+import tempfile
 from pathlib import Path
 
 import duckdb
-from filelock import FileLock
 
+from nixt_pipeline.errors import is_full, storage_error
 from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.inspector.operations import BANDWIDTH_FLAGS, COLL_TYPE_ALIASES, SQL_MACROS
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
-from nixt_pipeline.store.files import replacing
+from nixt_pipeline.store.dropped import LARGE_TABLES, dropped
+from nixt_pipeline.store.files import explained, file_lock, replacing
+from nixt_pipeline.store.integrity import is_readable, list_runs, require_files, require_readable
 from nixt_pipeline.store.kernel_times import kernel_times_sql
-from nixt_pipeline.store.manifest import Manifest, list_runs, read_manifest
+from nixt_pipeline.store.manifest import Manifest, read_manifest
+from nixt_pipeline.store.reading import readable
 
 _ARROW_TO_SQL = {
     "string": "VARCHAR",
@@ -80,7 +85,7 @@ FROM events WHERE kind = 'p2p';
 
 def connect(settings: Settings, database: Path | None = None) -> duckdb.DuckDBPyConnection:
     """A DuckDB connection with the configured limits and the project's macros; in memory unless `database` is given."""
-    spill = settings.data_dir / "tmp"
+    spill = settings.data_dir / "tmp" if os.access(settings.data_dir, os.W_OK) else Path(tempfile.gettempdir())
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{settings.query_memory_bytes}B",
         "threads": settings.workers,
@@ -93,28 +98,50 @@ def connect(settings: Settings, database: Path | None = None) -> duckdb.DuckDBPy
 
 
 def open_run(settings: Settings, run: str) -> duckdb.DuckDBPyConnection:
-    """An in-memory connection whose views show one run. Raises `UnknownRunError`."""
+    """An in-memory connection whose views show one run. Raises `UnknownRunError`, and `DamagedError` when a file of the
+    run cannot be used."""
+    manifest = read_manifest(settings, run)
+    require_files(manifest, settings)
     con = connect(settings)
-    create_views(con, settings, [read_manifest(settings, run)])
+    try:
+        create_views(con, settings, [manifest])
+    except duckdb.Error:
+        con.close()
+        require_readable(manifest, settings)
+        raise
     return con
 
 
 def open_store(settings: Settings) -> duckdb.DuckDBPyConnection:
-    """An in-memory connection whose views show every published run."""
+    """An in-memory connection whose views show every published run that is not damaged."""
     con = connect(settings)
-    create_views(con, settings, list_runs(settings))
+    _create_views_of_all(con, settings)
     return con
 
 
+def _create_views_of_all(con: duckdb.DuckDBPyConnection, settings: Settings) -> None:
+    """Views over all runs. When a file cannot be read, once more over the runs there are then: one may have been
+    replaced meanwhile, and others are damaged."""
+    try:
+        create_views(con, settings, list_runs(settings))
+    except duckdb.Error as error:
+        if is_full(error):
+            raise
+        create_views(con, settings, [m for m in list_runs(settings) if is_readable(m, settings)])
+
+
 def create_views(con: duckdb.DuckDBPyConnection, settings: Settings, manifests: list[Manifest]) -> None:
-    """Create a view for each table and each materialised analysis, over the given runs."""
+    """Create a view for each table and each materialised analysis, over the given runs. Raises `duckdb.Error` when a
+    file of a run cannot be read; results that cannot be read are left out."""
     generations = [manifest.directory(settings) for manifest in manifests]
+    whole = [generation for generation in generations if not dropped(generation)]
     for table, columns in taxonomy.TABLES.items():
-        files = [path for generation in generations for path in layout.table_files(generation, table)]
+        present = whole if table in LARGE_TABLES else generations
+        files = [path for generation in present for path in layout.table_files(generation, table)]
         # `events` adds columns that are computed from every row; what needs none of them reads `stored_events`.
         view = "stored_events" if table == "events" else table
-        con.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM {_parquet(files, columns)}")
-    _add_missing_kernel_times(con, generations)
+        con.execute(f"CREATE OR REPLACE VIEW {view} AS {_parquet(files, columns)}")
+    _add_missing_kernel_times(con, generations, whole)
     several = any(manifest.incarnations > 1 for manifest in manifests)
     canonical_alias = next((canonical, alias) for alias, canonical in COLL_TYPE_ALIASES.items())
     con.execute(
@@ -129,60 +156,72 @@ def create_views(con: duckdb.DuckDBPyConnection, settings: Settings, manifests: 
     con.execute(_KIND_VIEWS)
     for directory in sorted((settings.data_dir / "results").glob("*/")):
         paths = [layout.results_path(settings, directory.name, manifest.run) for manifest in manifests]
-        results = [path for path in paths if path.exists()]
-        if results:
-            con.execute(
-                f'CREATE OR REPLACE VIEW "{directory.name}" AS SELECT * FROM {_read_parquet(results, hive=False)}'
-            )
+        _create_result_view(con, directory.name, [path for path in paths if path.exists()])
 
 
-def _add_missing_kernel_times(con: duckdb.DuckDBPyConnection, generations: list[Path]) -> None:
-    """Let `kernel_times` be computed when it is read for runs that were analysed before it existed, or not at all."""
-    without = [generation for generation in generations if not layout.table_files(generation, "kernel_times")]
+def _create_result_view(con: duckdb.DuckDBPyConnection, name: str, files: list[Path]) -> None:
+    """A view over the results of an analysis; those that cannot be read are left out."""
+    view = f'CREATE OR REPLACE VIEW "{name}" AS FROM '
+    try:
+        if files:
+            con.execute(view + _read_parquet(files))
+    except duckdb.Error:
+        sound = readable(files, "nixt report RUN makes it again")
+        if len(sound) == len(files):
+            raise
+        if sound:
+            con.execute(view + _read_parquet(sound))
+
+
+def _add_missing_kernel_times(con: duckdb.DuckDBPyConnection, generations: list[Path], whole: list[Path]) -> None:
+    """Let `kernel_times` be computed when it is read for runs that were analysed before it existed, or not at all;
+    `whole` are the generations whose events are there."""
+    without = [generation for generation in whole if not layout.table_files(generation, "kernel_times")]
     events = [path for generation in without for path in layout.table_files(generation, "events")]
     if events:
         written = [path for generation in generations for path in layout.table_files(generation, "kernel_times")]
         con.execute(
-            f"CREATE OR REPLACE VIEW kernel_times AS FROM {_parquet(written, taxonomy.KERNEL_TIME_COLUMNS)}"
-            f" UNION ALL BY NAME FROM ({kernel_times_sql(_parquet(events, taxonomy.EVENT_COLUMNS))})"
+            f"CREATE OR REPLACE VIEW kernel_times AS FROM ({_parquet(written, taxonomy.KERNEL_TIME_COLUMNS)})"
+            f" UNION ALL BY NAME FROM ({kernel_times_sql(f'({_parquet(events, taxonomy.EVENT_COLUMNS)})')})"
         )
 
 
 def publish_catalog(settings: Settings) -> None:
-    """Rebuild `catalog.duckdb` aside and rename it, so that whoever has the old one open keeps reading it.
+    """Rebuild `catalog.duckdb` aside and rename it, so that whoever has the old one open keeps reading it. Damaged runs
+    are left out.
 
-    Raises `OSError` when it cannot be written; the old one then stays.
+    Raises `StorageError` when it cannot be written; the old one then stays.
     """
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
-    with FileLock(settings.data_dir / ".catalog.lock"), replacing(settings.catalog_path) as temporary:
+    path = settings.catalog_path
+    with explained(path), file_lock(settings.data_dir / ".catalog.lock"), replacing(path) as temporary:
         log = temporary.with_name(f"{temporary.name}.wal")
         try:
             with connect(settings, temporary) as con:
-                create_views(con, settings, list_runs(settings))
+                _create_views_of_all(con, settings)
                 # Closing would do the same, but leave the rest in the log without a word when the disk is full.
                 con.execute("CHECKPOINT")
         except duckdb.Error as error:
-            raise OSError(
-                f"cannot write {settings.catalog_path}: {error}; make room, then start again: the runs are stored"
-            ) from error
+            raise storage_error(error, path) or OSError(f"cannot write {path}: {error}; the runs are stored") from error
         finally:
             log.unlink(missing_ok=True)
 
 
 def _parquet(files: list[Path], columns: tuple[taxonomy.Column, ...]) -> str:
-    """A table expression over `files`, or an empty table of the right types when there are none."""
+    """A SELECT over `files`, or an empty table of the right types when there are none."""
+    if files and taxonomy.RUN in columns:
+        return f"SELECT * FROM {_read_parquet(files)}"
     if files:
-        return _read_parquet(files, hive=taxonomy.RUN not in columns)
+        # The layout's own folder is the last of its name in a path; those above it may be called anything.
+        run = "regexp_extract(filename, '.*/run=([^/]*)/', 1) AS run"
+        return f"SELECT * EXCLUDE (filename), {run} FROM {_read_parquet(files, 'filename = true')}"
     named = {"run": "VARCHAR"} | {column.name: _ARROW_TO_SQL[str(column.type)] for column in columns}
     nulls = ", ".join(f"CAST(NULL AS {sql_type}) AS {name}" for name, sql_type in named.items())
-    return f"(SELECT {nulls} WHERE false)"
+    return f"SELECT {nulls} WHERE false"
 
 
-def _read_parquet(files: list[Path], hive: bool) -> str:
-    """`read_parquet` over absolute paths, so that the catalog works from any directory.
-
-    With `hive`, the column `run` comes from the folder's name, for tables that do not store it.
-    """
+def _read_parquet(files: list[Path], *options: str) -> str:
+    """`read_parquet` over absolute paths, so that the catalog works from any directory; a run that is removed later
+    leaves its views without an error. Names of folders mean nothing: those above the store are the user's."""
     paths = ", ".join("'" + str(path.resolve()).replace("'", "''") + "'" for path in files)
-    partition = "hive_partitioning = true, hive_types = {'run': VARCHAR}" if hive else "hive_partitioning = false"
-    return f"read_parquet([{paths}], {partition}, union_by_name = true)"
+    settings = ("hive_partitioning = false", "union_by_name = true", "allow_empty = true", *options)
+    return f"read_parquet([{paths}], {', '.join(settings)})"

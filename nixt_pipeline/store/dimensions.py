@@ -6,7 +6,6 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.inspector.parallelism import Group, Shape, roles
@@ -15,6 +14,7 @@ from nixt_pipeline.store import layout
 from nixt_pipeline.store.catalog import connect
 from nixt_pipeline.store.files import write_table
 from nixt_pipeline.store.incarnations import Presence, number_incarnations
+from nixt_pipeline.store.reading import read_table
 
 _PRESENCE = """
 SELECT
@@ -119,7 +119,7 @@ def write_membership(generation: Path, run: str, settings: Settings) -> int:
 def write_dimensions(generation: Path, run: str, settings: Settings) -> dict[str, int]:
     """Write `communicators`, `processes` and `hosts` from `membership`. Returns the rows of each."""
     with connect(settings) as con:
-        con.register("membership", pq.read_table(generation / "membership.parquet"))
+        con.register("membership", read_table(generation / "membership.parquet"))
         tables = {
             "communicators": (_with_roles(_query(con, _COMMUNICATORS, run)), taxonomy.COMMUNICATOR_COLUMNS),
             "processes": (_query(con, _PROCESSES, run), taxonomy.PROCESS_COLUMNS),

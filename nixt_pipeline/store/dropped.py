@@ -12,6 +12,7 @@ from nixt_pipeline.errors import NixtError
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_text
 from nixt_pipeline.store.manifest import read_manifest
+from nixt_pipeline.store.reading import read_json
 
 MARKER = "events_dropped.json"
 # What grows with the records of a run; everything else of a generation stays.
@@ -36,12 +37,13 @@ def dropped(generation: Path) -> Dropped | None:
     path = generation / MARKER
     if not path.exists():
         return None
-    return Dropped(**json.loads(path.read_text(encoding="utf-8")))
+    content = read_json(path, lambda value: Dropped(**value), "the run's events count as dropped all the same")
+    return content or Dropped("at an unknown time", "the marker is damaged", 0)
 
 
 def mark_dropped(generation: Path, what: Dropped) -> None:
     """Write the marker."""
-    write_text(json.dumps(asdict(what)) + "\n", generation / MARKER)
+    write_text(json.dumps(asdict(what)) + "\n", generation / MARKER, durable=True)
 
 
 def require_events(run: str, settings: Settings) -> None:

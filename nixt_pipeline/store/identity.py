@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from nixt_pipeline.errors import DamagedError
 from nixt_pipeline.inspector import inventory as discovery
 from nixt_pipeline.inspector.inventory import Inventory, LogFile
 from nixt_pipeline.inspector.opening import link_root
@@ -23,6 +22,7 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.accounts import IGNORED
 from nixt_pipeline.store.manifest import UnknownRunError, read_manifest
+from nixt_pipeline.store.reading import read_table
 
 log = logging.getLogger(__name__)
 
@@ -123,17 +123,17 @@ def _known(run: str, settings: Settings) -> _Known:
         listed = Inventory.from_json((layout.store_dir(settings, run) / layout.INVENTORY).read_text(encoding="utf-8"))
         files = [_File(*(getattr(file, name) for name in _File._fields)) for file in _logs(listed)]
         directory = listed.directory
-    except (FileNotFoundError, orjson.JSONDecodeError):
+    except (OSError, ValueError, TypeError, KeyError):
         files, directory = [], ""
     stored: list[_File] = []
     try:
         manifest = read_manifest(settings, run)
         directory = directory or manifest.source_dir
         path = manifest.directory(settings) / "files.parquet"
-        table = pq.read_table(path, columns=[*_File._fields], filters=~pc.field("status").isin(_NO_LOGS))
+        table = read_table(path).filter(~pc.field("status").isin(_NO_LOGS)).select([*_File._fields])
         stored = [_File(**file) for file in table.to_pylist()]
-    except (UnknownRunError, FileNotFoundError):
-        # Not published yet: it was killed, or is being ingested.
+    except (UnknownRunError, DamagedError):
+        # Not published yet (it was killed, or is being ingested), or damaged, which the ingest finds and says.
         pass
     return _Known(run, directory, files + stored, bool(stored))
 

@@ -15,51 +15,43 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
 
 import duckdb
 import orjson
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
+from nixt_pipeline.errors import DamagedError, StorageError, storage_error
 from nixt_pipeline.inspector import inventory as discovery
 from nixt_pipeline.inspector.inventory import Inventory
 from nixt_pipeline.inspector.opening import link_root
 from nixt_pipeline.inspector.runs import run_info
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import accounts as books
-from nixt_pipeline.store import duplicates, fan_out, layout, takeover
+from nixt_pipeline.store import duplicates, fan_out, layout, leftovers, takeover
 from nixt_pipeline.store.accounts import FileAccount, IngestSummary
 from nixt_pipeline.store.catalog import publish_catalog
 from nixt_pipeline.store.dimensions import write_dimensions, write_membership
 from nixt_pipeline.store.dropped import dropped
 from nixt_pipeline.store.fan_out import DECODED, IngestError, Progress
-from nixt_pipeline.store.files import write_table, write_text
+from nixt_pipeline.store.files import file_lock, sync_files, write_table, write_text
 from nixt_pipeline.store.line_tables import LINE_TABLES, dropped_by_plugin, gather
-from nixt_pipeline.store.manifest import Manifest, UnknownRunError, read_manifest, write_manifest
+from nixt_pipeline.store.manifest import SCHEMA_VERSION, Manifest, UnknownRunError, read_manifest, write_manifest
 from nixt_pipeline.store.parts import Piece, compact, rewrite_part
+from nixt_pipeline.store.reading import warn_once
+from nixt_pipeline.store.seals import seal_files
+from nixt_pipeline.store.validated import VALIDATED, Validated, damaged_files, files_in, read_validated
 
 log = logging.getLogger(__name__)
 
 # Part of a generation's name: when the decoder makes something else of the same bytes, every generation is new.
 DECODER_VERSION = 2
-_VALIDATED = "validated.json"
+# What was found to be wrong with a generation; it is not used any more.
+_DAMAGED = "damaged.json"
 _LOCK_TIMEOUT_S = 900.0
-
-
-@dataclass(frozen=True)
-class _Validated:
-    """The state of a validated generation, kept in it as `validated.json`."""
-
-    accounts: list[FileAccount]
-    parts: dict[str, list[int]]  # part -> ids of the files in it
-    incarnations: int
-    dropped_by_plugin: int
-    seconds: float
-
-    def summary(self, run: str) -> IngestSummary:
-        return books.summarise(run, self.accounts, self.incarnations, self.dropped_by_plugin, self.seconds)
 
 
 def ingest(directory: Path, run: str, settings: Settings, progress: Progress | None = None) -> IngestSummary:
@@ -96,16 +88,19 @@ def validate_records(
     do).
     """
     inventory = _read_inventory(settings, run)
-    generation = _generation(settings, inventory)
     with run_lock(settings, run):
-        validated = _read_validated(generation)
+        generation = _sound_generation(settings, inventory)
+        validated = read_validated(generation)
         if validated is not None:
             shutil.rmtree(generation / DECODED, ignore_errors=True)
             accounts = [replace(account, reused=True) for account in validated.accounts]
             return replace(validated, accounts=accounts).summary(run)
         _clear(generation)
         validated = _validate(inventory, generation, settings, progress, executor)
-        write_text(orjson.dumps(validated).decode(), generation / _VALIDATED)
+        written = layout.written_files(generation)
+        validated = replace(validated, seals=seal_files(generation, written))
+        sync_files(written, settings.data_dir)
+        write_text(orjson.dumps(validated).decode(), generation / VALIDATED, durable=True)
         shutil.rmtree(generation / DECODED, ignore_errors=True)
     return validated.summary(run)
 
@@ -116,7 +111,7 @@ def decode_share(run: str, settings: Settings, share: int, shares: int) -> int:
     Returns the bytes of logs in the share. Raises `IngestError`.
     """
     inventory = _read_inventory(settings, run)
-    plan = _plan(inventory, settings)[0]
+    plan, *_ = _plan(inventory, settings)
     return fan_out.decode_share(
         inventory.directory, _readable(plan), _generation(settings, inventory), settings, share, shares
     )
@@ -148,19 +143,27 @@ def publish_run(run: str, settings: Settings) -> Manifest:
             )
         if not layout.table_files(generation, "hosts"):
             raise IngestError(f"run {run}: the events are not typed yet; materialise typed_events first")
-        previous = _published_generation(settings, run)
-        summary = validated.summary(run).to_json()
+        typed = [
+            path
+            for path in layout.written_files(generation)
+            if path.relative_to(generation).as_posix() not in validated.seals
+        ]
+        sync_files(typed, settings.data_dir)
+        summary = {**validated.summary(run).to_json(), "schema": SCHEMA_VERSION}
         manifest = Manifest(
             source_dir=inventory.directory,
             generation=generation.name,
             fingerprint=inventory.fingerprint,
             ingested_at=datetime.now(UTC).isoformat(timespec="seconds"),
             run_info=run_info(Path(inventory.directory), settings),
+            contents={**validated.seals, **seal_files(generation, typed)},
             **summary,
         )
         write_manifest(manifest, settings)
-        _remove_generations(settings, run, keep={generation.name, previous.name if previous else generation.name})
+        leftovers.supersede(settings, run, keep=generation)
     publish_catalog(settings)
+    with run_lock(settings, run):
+        leftovers.collect(settings, run)
     return manifest
 
 
@@ -182,9 +185,9 @@ def validated_summary(run: str, settings: Settings) -> IngestSummary:
 
 def _validate(
     inventory: Inventory, generation: Path, settings: Settings, progress: Progress | None, executor: Executor | None
-) -> _Validated:
+) -> Validated:
     started = time.monotonic()
-    plan, old, before = _plan(inventory, settings)
+    plan, old, before, damaged = _plan(inventory, settings)
     kept = {account.file_id for account in plan.kept} | plan.grew.keys()
     parts = takeover.take_over_parts(old, generation, kept, before.parts) if old and before else {}
     readable = _readable(plan)
@@ -206,7 +209,8 @@ def _validate(
     left_out = copies | {summary.file_id for summary in decoded.summaries if summary.status == "foreign"}
     left_out |= {account.file_id for account in plan.kept if account.status == books.SUPERSEDED}
     for table in LINE_TABLES:
-        sources = [(old / f"{table}.parquet", dict.fromkeys(kept - left_out, 0))] if old and before else []
+        taken_over = old and before and f"{table}.parquet" not in damaged
+        sources = [(old / f"{table}.parquet", dict.fromkeys(kept - left_out, 0))] if old and taken_over else []
         for part, lines in decoded.lines_before.items():
             taken = {number: count for number, count in lines.items() if number not in left_out}
             sources.append((generation / DECODED / table / f"{part}.parquet", taken))
@@ -214,15 +218,29 @@ def _validate(
     write_table(books.files_table(accounts), generation / "files.parquet")
     incarnations = write_membership(generation, inventory.run, settings)
     lost = dropped_by_plugin(generation / "auxiliary.parquet", settings)
-    return _Validated(accounts, parts, incarnations, lost, time.monotonic() - started)
+    return Validated(accounts, parts, incarnations, lost, time.monotonic() - started)
 
 
-def _plan(inventory: Inventory, settings: Settings) -> tuple[takeover.Plan, Path | None, _Validated | None]:
-    """What to read and what to take over; from which published generation, and what that came to."""
+def _plan(
+    inventory: Inventory, settings: Settings
+) -> tuple[takeover.Plan, Path | None, Validated | None, dict[str, str]]:
+    """What to read and what to take over; from which published generation, what that came to, and which of its files
+    are damaged."""
     old = _published_generation(settings, inventory.run)
     # Rows that were dropped to save space cannot be taken over.
-    before = _read_validated(old) if old and not dropped(old) else None
-    return takeover.plan(inventory, before.accounts if before else []), old, before
+    before = read_validated(old) if old and not dropped(old) else None
+    if old is None or before is None:
+        return takeover.plan(inventory, []), old, before, {}
+    damaged = damaged_files(old, before)
+    numbers = files_in(damaged, before)
+    here = {file.path for file in inventory.files}
+    for account in before.accounts:
+        if account.file_id in numbers and account.records and account.path not in here:
+            log.warning(
+                "run %s: %d records of %s are lost: the store's copy is damaged, and the log is gone from %s",
+                *(inventory.run, account.records, account.path, inventory.directory),
+            )
+    return takeover.plan(inventory, before.accounts, numbers), old, before, damaged
 
 
 def _readable(plan: takeover.Plan) -> list[Piece]:
@@ -264,13 +282,39 @@ def _without_duplicates(
 
 
 def _generation(settings: Settings, inventory: Inventory) -> Path:
-    return layout.generation_dir(settings, inventory.run, f"gen-{inventory.fingerprint}-{DECODER_VERSION}")
+    """Where the result for this state of the input is, or will be: under another name once one was found damaged,
+    because readers may have that one open."""
+    name = f"gen-{inventory.fingerprint}-{DECODER_VERSION}"
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    directories = (layout.generation_dir(settings, inventory.run, name) for name in names)
+    return next(directory for directory in directories if not (directory / _DAMAGED).exists())
+
+
+def _sound_generation(settings: Settings, inventory: Inventory) -> Path:
+    """The generation to go on with. One that is damaged is marked, so that another takes its place."""
+    generation = _generation(settings, inventory)
+    validated = read_validated(generation)
+    if validated is None:
+        damaged = {VALIDATED: "cannot be used"} if generation == _published_generation(settings, inventory.run) else {}
+    else:
+        damaged = damaged_files(generation, validated)
+    if not damaged:
+        return generation
+    name, problem = next(iter(damaged.items()))
+    log.warning(
+        "run %s: %s is damaged: it %s; the run is rebuilt from its logs", inventory.run, generation / name, problem
+    )
+    write_text(orjson.dumps(damaged).decode(), generation / _DAMAGED)
+    return _generation(settings, inventory)
 
 
 def _published_generation(settings: Settings, run: str) -> Path | None:
     try:
         return read_manifest(settings, run).directory(settings)
     except UnknownRunError:
+        return None
+    except DamagedError as error:
+        warn_once(str(error))
         return None
 
 
@@ -282,33 +326,15 @@ def _read_inventory(settings: Settings, run: str) -> Inventory:
         raise IngestError(
             f"run {run}: no inventory yet; materialise raw_log_inventory or use: nixt ingest DIR"
         ) from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise IngestError(f"run {run}: {path} is damaged; it is made again by: nixt ingest DIR") from error
 
 
-def _read_validated(generation: Path) -> _Validated | None:
-    try:
-        content = orjson.loads((generation / _VALIDATED).read_bytes())
-    except (FileNotFoundError, orjson.JSONDecodeError):
-        # A machine that lost power can leave an empty file: the generation is made again.
-        return None
-    accounts = [
-        FileAccount(**{**account, "processes": tuple(map(tuple, account["processes"]))})
-        for account in content.pop("accounts")
-    ]
-    return _Validated(accounts=accounts, **content)
-
-
-def _require_validated(generation: Path, run: str) -> _Validated:
-    validated = _read_validated(generation)
+def _require_validated(generation: Path, run: str) -> Validated:
+    validated = read_validated(generation)
     if validated is None:
         raise IngestError(f"run {run}: the present files are not decoded yet; materialise validated_records first")
     return validated
-
-
-def _remove_generations(settings: Settings, run: str, keep: set[str]) -> None:
-    """Remove superseded generations; the one before the published one stays for readers that still have it open."""
-    for path in layout.store_dir(settings, run).glob("gen-*"):
-        if path.name not in keep:
-            shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager
@@ -321,18 +347,15 @@ def run_lock(settings: Settings, run: str) -> Iterator[None]:
         with _lock(settings, run):
             yield
     except (OSError, duckdb.IOException) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise IngestError(
-            f"run {run}: cannot write to {settings.data_dir.resolve()}: {reason};"
-            " make room or set NIXT_DATA_DIR, then start again: nothing that was published is lost"
-        ) from error
+        directory = layout.store_dir(settings, run).absolute()
+        reason = error if isinstance(error, StorageError) else storage_error(error, directory) or error
+        raise IngestError(f"run {run}: {reason}; start again then: nothing that was published is lost") from error
 
 
 @contextmanager
 def _lock(settings: Settings, run: str) -> Iterator[None]:
     directory = layout.store_dir(settings, run)
-    directory.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(directory / ".lock")
+    lock = file_lock(directory / ".lock")
     try:
         lock.acquire(timeout=0)
     except Timeout:

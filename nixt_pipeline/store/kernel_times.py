@@ -5,6 +5,7 @@ communicator shape, message size): some hundred thousand rows stand for tens of 
 over them is exact. The analyses of distributions read these rows instead of the events.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -70,9 +71,10 @@ def kernel_times_sql(events: str) -> str:
     return _SQL.format(events=events)
 
 
-def build_kernel_times(con: duckdb.DuckDBPyConnection, generation: Path) -> None:
-    """Write the rollup of the run of `con` (see `open_run`) beside its events, atomically, unless it is there."""
+def build_kernel_times(con: duckdb.DuckDBPyConnection, generation: Path, note: Callable[[Path], None]) -> None:
+    """Write the rollup of the run of `con` (see `open_run`) beside its events, atomically, unless it is there; `note`
+    as in `write_batches`."""
     path = generation / "kernel_times.parquet"
     if not path.exists():
         batches = con.sql(kernel_times_sql("stored_events")).to_arrow_reader(ROW_GROUP_ROWS)
-        write_batches(batches, schema(KERNEL_TIME_COLUMNS), path)
+        write_batches(batches, schema(KERNEL_TIME_COLUMNS), path, note)

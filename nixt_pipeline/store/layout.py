@@ -9,12 +9,15 @@
 
 from pathlib import Path
 
+from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.settings import Settings
 
 MANIFEST = "manifest.json"
 INVENTORY = "inventory.json"
 # Tables that workers write in parts; every other table is one file.
 PARTED_TABLES = ("events", "channels")
+# Tables of a generation that are computed after it was published.
+DERIVED_TABLES = ("cells", "kernel_times")
 
 
 def store_dir(settings: Settings, run: str) -> Path:
@@ -30,14 +33,26 @@ def generation_dir(settings: Settings, run: str, generation: str) -> Path:
 def table_files(generation: Path, table: str) -> list[Path]:
     """The Parquet files of `table` in a generation, in a stable order; empty when the table has not been written."""
     if table in PARTED_TABLES:
-        return sorted((generation / table).glob("*.parquet"))
+        return sorted((generation / table).glob("[!.]*.parquet"))
     path = generation / f"{table}.parquet"
     return [path] if path.exists() else []
+
+
+def written_files(generation: Path) -> list[Path]:
+    """The Parquet files that an ingest has written into a generation so far."""
+    return [path for table in taxonomy.TABLES if table not in DERIVED_TABLES for path in table_files(generation, table)]
 
 
 def results_path(settings: Settings, analysis: str, run: str) -> Path:
     """The result of one analysis of one run."""
     return settings.data_dir / "results" / analysis / f"run={run}.parquet"
+
+
+def derived_files(settings: Settings, run: str, generation: Path) -> list[Path]:
+    """What has been computed of a run so far: tables beside its events, results and their JSON."""
+    tables = [path for table in DERIVED_TABLES for path in table_files(generation, table)]
+    results = (settings.data_dir / "results").glob(f"*/run={run}.*")
+    return tables + sorted(path for path in results if path.suffix in (".parquet", ".json"))
 
 
 def report_dir(settings: Settings, run: str) -> Path:

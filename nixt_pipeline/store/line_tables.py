@@ -55,7 +55,7 @@ def _rows(source: Source, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         return
     files = pa.array(list(lines_before), pa.int32())
     before = pa.array(list(lines_before.values()), pa.int64())
-    with pq.ParquetFile(path) as parquet:
+    with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
         for batch in parquet.iter_batches(batch_size=_BATCH_ROWS):
             taken = batch.filter(pc.is_in(batch.column("file_id"), files))
             if "line" in schema.names and any(lines_before.values()):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nixt_pipeline.errors import NixtError
+from nixt_pipeline.errors import DamagedError, NixtError
 from nixt_pipeline.inspector.runs import LandingError, find_runs, run_id
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.manifest import UnknownRunError, read_manifest
@@ -31,7 +31,7 @@ def run_directory(run: str, settings: Settings) -> Path:
             return directory.path
     try:
         source = Path(read_manifest(settings, run).source_dir)
-    except UnknownRunError:
+    except (UnknownRunError, DamagedError):
         raise NoLogsError(
             f"run {run}: no such directory in {landing}, and it was never ingested; set NIXT_LANDING_DIR"
         ) from None

@@ -5,12 +5,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nixt_pipeline.errors import NixtError
+from pydantic import TypeAdapter
+
+from nixt_pipeline.errors import DamagedError, NixtError
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import write_text
+from nixt_pipeline.store.seals import Seal
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class UnknownRunError(NixtError, LookupError):
@@ -39,6 +42,8 @@ class Manifest:
     bytes: dict[str, int]
     seconds: float
     run_info: dict[str, Any] = field(default_factory=dict)
+    # What the ingest wrote below the generation's directory, with size and hash; empty in manifests of schema 1.
+    contents: dict[str, Seal] = field(default_factory=dict)
     schema: int = SCHEMA_VERSION
 
     def directory(self, settings: Settings) -> Path:
@@ -46,36 +51,51 @@ class Manifest:
         return layout.generation_dir(settings, self.run, self.generation)
 
 
+_MANIFEST = TypeAdapter(Manifest)
+
+
+def manifest_path(settings: Settings, run: str) -> Path:
+    """The file of a run's manifest."""
+    return layout.store_dir(settings, run) / layout.MANIFEST
+
+
 def write_manifest(manifest: Manifest, settings: Settings) -> None:
-    """Publish a generation: from this instant on readers see it."""
-    path = layout.store_dir(settings, manifest.run) / layout.MANIFEST
-    write_text(json.dumps(asdict(manifest), indent=1, sort_keys=True) + "\n", path)
+    """Publish a generation: from this instant on readers see it, even after a power cut, if its files are synced."""
+    text = json.dumps(asdict(manifest), indent=1, sort_keys=True) + "\n"
+    write_text(text, manifest_path(settings, manifest.run), durable=True)
 
 
 def read_manifest(settings: Settings, run: str) -> Manifest:
-    """The manifest of `run`. Raises `UnknownRunError` for a run never published, `StoreVersionError` for a newer
-    store."""
-    path = layout.store_dir(settings, run) / layout.MANIFEST
+    """The manifest of `run`. Raises `UnknownRunError` for a run never published, `DamagedError` for a manifest that
+    cannot be used, `StoreVersionError` for a newer store."""
+    path = manifest_path(settings, run)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        if content["schema"] > SCHEMA_VERSION:
+            raise StoreVersionError(
+                f"{path} has schema {content['schema']}, this program reads up to {SCHEMA_VERSION}: upgrade"
+                " nixt_pipeline"
+            )
+        return _MANIFEST.validate_python(content)
     except FileNotFoundError:
         known = ", ".join(published_runs(settings)[:10]) or "none yet; start with: nixt ingest DIR"
         raise UnknownRunError(f"no run {run!r} in {settings.data_dir}; known runs: {known}") from None
-    except ValueError as error:
-        raise StoreVersionError(f"{path} is damaged ({error}); remove it and ingest the run again") from error
-    if content["schema"] > SCHEMA_VERSION:
-        raise StoreVersionError(
-            f"{path} has schema {content['schema']}, this program reads up to {SCHEMA_VERSION}: upgrade nixt_pipeline"
-        )
-    return Manifest(**content)
+    except PermissionError as error:
+        raise DamagedError(
+            f"run {run}: {path} cannot be read ({error.strerror}); ask its owner for permission"
+        ) from error
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise damaged(run, path, "is no manifest") from error
+
+
+def damaged(run: str, path: Path, problem: str) -> DamagedError:
+    """The error for a damaged file of a run, with its remedy."""
+    return DamagedError(
+        f"run {run}: {path} is damaged: it {problem}; `nixt check {run} --repair` rebuilds it from its logs"
+    )
 
 
 def published_runs(settings: Settings) -> list[str]:
     """Ids of all published runs, sorted."""
     manifests = (settings.data_dir / "store").glob(f"run=*/{layout.MANIFEST}")
     return sorted(path.parent.name.removeprefix("run=") for path in manifests)
-
-
-def list_runs(settings: Settings) -> list[Manifest]:
-    """The manifests of all published runs, sorted by run id."""
-    return [read_manifest(settings, run) for run in published_runs(settings)]

@@ -19,8 +19,9 @@ from nixt_pipeline.inspector.inventory import LogFile
 from nixt_pipeline.inspector.log_file import decode_file
 from nixt_pipeline.inspector.records import Row, Typed
 from nixt_pipeline.settings import Settings
-from nixt_pipeline.store.files import temporary_path, write_text
+from nixt_pipeline.store.files import explained, take_place, temporary_path, write_text
 from nixt_pipeline.store.line_tables import LINE_TABLES
+from nixt_pipeline.store.seals import damage, seal_files
 
 EVENTS = taxonomy.stored_schema(taxonomy.EVENT_COLUMNS)
 CHANNELS = taxonomy.stored_schema(taxonomy.CHANNEL_COLUMNS)
@@ -150,17 +151,26 @@ def decode_bundle(bundle: Bundle, settings: Settings) -> DecodedBundle:
             )
             for piece in bundle.pieces
         ]
-    write_text(orjson.dumps([summary.to_json() for summary in summaries]).decode(), _note_path(bundle))
+    target = Path(bundle.target)
+    note = {
+        "summaries": [summary.to_json() for summary in summaries],
+        "parts": seal_files(target, target.glob(f"*/{bundle.part}.parquet")),
+    }
+    write_text(orjson.dumps(note).decode(), _note_path(bundle))
     return DecodedBundle(bundle, summaries)
 
 
 def decoded_before(bundle: Bundle) -> DecodedBundle | None:
-    """What an earlier process made of the bundle; None when it has not been decoded to its end."""
+    """What an earlier process made of the bundle; None when it has not been decoded to its end, or when what it wrote
+    is not whole (a power cut takes what was not on the disk yet)."""
     try:
         note = orjson.loads(_note_path(bundle).read_bytes())
-    except FileNotFoundError:
+        parts = {Path(bundle.target) / name: (int(size), str(digest)) for name, (size, digest) in note["parts"].items()}
+        summaries = [FileSummary.from_json(summary) for summary in note["summaries"]]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
-    return DecodedBundle(bundle, [FileSummary.from_json(summary) for summary in note])
+    whole = not any(damage(path, [sealed], content=True) for path, sealed in parts.items())
+    return DecodedBundle(bundle, summaries) if whole else None
 
 
 def _note_path(bundle: Bundle) -> Path:
@@ -221,22 +231,26 @@ class PartWriter:
                 use_dictionary=dictionary,
                 column_encoding=delta,
                 write_statistics=[name for name in _STATISTICS if name in self._schema.names],
+                write_page_checksum=True,
             )
         table = pa.Table.from_batches(self._batches, self._schema).unify_dictionaries()
         self._batches, self._held, self._held_bytes = [], 0, 0
         self._writer.write_table(table, row_group_size=_ROW_GROUP_ROWS)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            self._flush_rows()
-            self._flush_batches()
-        if self._writer is not None:
-            self._writer.close()
-        if error is None and self._writer is not None:
-            self._temporary.replace(self._path)
-        elif error is None:
-            self._path.unlink(missing_ok=True)
-        self._temporary.unlink(missing_ok=True)
+        with explained(self._path):
+            try:
+                if error is None:
+                    self._flush_rows()
+                    self._flush_batches()
+                if self._writer is not None:
+                    self._writer.close()
+                if error is None and self._writer is not None:
+                    take_place(self._temporary, self._path)
+                elif error is None:
+                    self._path.unlink(missing_ok=True)
+            finally:
+                self._temporary.unlink(missing_ok=True)
 
 
 def _text_bytes(row: Row) -> int:
@@ -287,7 +301,7 @@ def compact(generation: Path, parts: dict[str, list[int]]) -> dict[str, list[int
         sources = [path for part in small if (path := generation / table / f"{part}.parquet").exists()]
         with PartWriter(generation / table / f"{joined}.parquet", schema, _BATCH_ROWS) as writer:
             for source in sources:
-                with pq.ParquetFile(source) as parquet:
+                with pq.ParquetFile(source, page_checksum_verification=True) as parquet:
                     for batch in parquet.iter_batches(batch_size=_BATCH_ROWS):
                         writer.append_batch(batch)
         for source in sources:
@@ -306,7 +320,10 @@ def rewrite_part(
 ) -> None:
     """Copy a part, leaving out the rows of some files and some rows by number (from 0); `target` may be `source`."""
     files, rows = pa.array(sorted(without_files), pa.int32()), pa.array(sorted(without_rows), pa.int64())
-    with pq.ParquetFile(source) as parquet, PartWriter(target, parquet.schema_arrow, _BATCH_ROWS) as writer:
+    with (
+        pq.ParquetFile(source, page_checksum_verification=True) as parquet,
+        PartWriter(target, parquet.schema_arrow, _BATCH_ROWS) as writer,
+    ):
         start = 0
         for batch in parquet.iter_batches(batch_size=_BATCH_ROWS):
             numbers = pa.array(range(start, start + batch.num_rows), pa.int64())

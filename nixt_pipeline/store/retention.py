@@ -3,14 +3,13 @@
 Manifest, dimension tables, results and reports stay. The landing directory is never touched.
 """
 
-import shutil
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 from nixt_pipeline.errors import NixtError
 from nixt_pipeline.settings import Settings
-from nixt_pipeline.store import layout
+from nixt_pipeline.store import layout, leftovers
 from nixt_pipeline.store.dropped import LARGE_TABLES, Dropped, dropped, mark_dropped
 from nixt_pipeline.store.ingest import read_inventory, run_lock
 from nixt_pipeline.store.manifest import read_manifest
@@ -26,10 +25,11 @@ def event_bytes(run: str, settings: Settings) -> int:
 
 
 def drop_events(run: str, settings: Settings, reason: str, at: datetime) -> int:
-    """Remove events, channels and cells of a run; returns the bytes that were freed.
+    """Mark events, channels and cells of a run as dropped; returns the bytes that frees.
 
-    Can be killed and repeated. Raises `IngestPendingError` when a newer state of the run is being ingested, and
-    `IngestError` when the store cannot be written to.
+    Readers are no longer led to them once the catalog is published; `leftovers.collect` removes them. Can be killed
+    and repeated. Raises `IngestPendingError` when a newer state of the run is being ingested, and `IngestError`
+    when the store cannot be written to.
     """
     with run_lock(settings, run):
         manifest = read_manifest(settings, run)
@@ -37,13 +37,9 @@ def drop_events(run: str, settings: Settings, reason: str, at: datetime) -> int:
         if read_inventory(run, settings).fingerprint != manifest.fingerprint:
             raise IngestPendingError(f"run {run} is being ingested again; its events are kept for now")
         freed = event_bytes(run, settings)
-        earlier = dropped(published)
-        mark_dropped(published, earlier or Dropped(at.isoformat(timespec="seconds"), reason, freed))
-        for path in _large_files(run, settings):
-            path.unlink(missing_ok=True)
-        for generation in layout.store_dir(settings, run).glob("gen-*"):
-            if generation != published:
-                shutil.rmtree(generation, ignore_errors=True)
+        if not dropped(published):
+            mark_dropped(published, Dropped(at.isoformat(timespec="seconds"), reason, freed))
+        leftovers.supersede(settings, run, keep=published)
     return freed
 
 

@@ -6,21 +6,22 @@ Only runs that are new or have changed are looked at again, so that a new run co
 archive costs.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, RUN, STRING, Column, Role, schema
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.files import write_table
-from nixt_pipeline.store.manifest import Manifest, list_runs
+from nixt_pipeline.store.integrity import is_readable, list_runs, require_readable
+from nixt_pipeline.store.manifest import Manifest
+from nixt_pipeline.store.reading import query_readable, read_cache, read_json
 
 # Part of a row's state: raise it when a row would come out differently, and every row is made anew.
 VERSION = "4"
@@ -197,23 +198,24 @@ def update_run_catalog(settings: Settings) -> RunCatalog:
 
 def current_run_catalog(settings: Settings) -> RunCatalog:
     """The run catalog as `update_run_catalog` would write it: for readers of a store that they may not write to."""
-    path = run_catalog_path(settings)
-    known = {row["run"]: row for row in pq.read_table(path).to_pylist()} if path.exists() else {}
+    stored = read_cache(run_catalog_path(settings), [column.name for column in RUN_CATALOG_COLUMNS])
+    known = {row["run"]: row for row in stored.to_pylist()} if stored else {}
     manifests = {manifest.run: manifest for manifest in list_runs(settings)}
     states = {run: _state(manifest, settings) for run, manifest in manifests.items()}
     renewed = [run for run, state in states.items() if run not in known or known[run]["state"] != state]
     described = describe_runs([manifests[run] for run in renewed], settings)
-    rows = [{**described[run], "state": states[run]} if run in described else known[run] for run in manifests]
+    rows = [
+        {**described[run], "state": states[run]} if run in described else known[run]
+        for run in manifests
+        if run in described or run not in renewed
+    ]
     return RunCatalog(pa.Table.from_pylist(rows, schema=schema(RUN_CATALOG_COLUMNS)), tuple(renewed))
 
 
 def stored_rows(runs: Sequence[str], settings: Settings) -> dict[str, dict[str, Any]]:
     """The rows of the given runs as they were last written; those that were never written are left out."""
-    path = run_catalog_path(settings)
-    if not path.exists():
-        return {}
-    table = pq.read_table(path, filters=[("run", "in", list(runs))]) if runs else None
-    return {row["run"]: row for row in table.to_pylist()} if table else {}
+    stored = read_cache(run_catalog_path(settings), [column.name for column in RUN_CATALOG_COLUMNS]) if runs else None
+    return {row["run"]: row for row in stored.to_pylist() if row["run"] in runs} if stored else {}
 
 
 def _state(manifest: Manifest, settings: Settings) -> str:
@@ -224,20 +226,37 @@ def _state(manifest: Manifest, settings: Settings) -> str:
 
 
 def describe_run(manifest: Manifest, settings: Settings) -> dict[str, Any]:
-    """A run's row but for its `state`. Results are absent when the analysis has not run, or failed."""
+    """A run's row but for its `state`. Results are absent when the analysis has not run, or failed. Raises
+    `DamagedError`."""
+    require_readable(manifest, settings)
     return describe_runs([manifest], settings)[manifest.run]
 
 
 def describe_runs(manifests: Sequence[Manifest], settings: Settings) -> dict[str, dict[str, Any]]:
-    """The rows of many runs, by run."""
+    """The rows of many runs, by run; damaged ones are left out."""
+    try:
+        return _describe_runs(manifests, settings)
+    except duckdb.Error:
+        sound = [manifest for manifest in manifests if is_readable(manifest, settings)]
+        if len(sound) == len(manifests):
+            raise
+    return _describe_runs(sound, settings)
+
+
+def _describe_runs(manifests: Sequence[Manifest], settings: Settings) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {manifest.run: dict(_NOTHING) for manifest in manifests}
     with closing(catalog.connect(settings)) as con:
-        for name, sql in (*_TABLES, *_SUMMARIES):
+        for name, sql in _TABLES:
             files = [path for manifest in manifests for path in _files(name, manifest, settings)]
             if files:
                 rows = con.sql(sql, params={"files": [str(path) for path in files]}).to_arrow_table().to_pylist()
                 for row in rows:
                     found[row["run"]] |= row
+        for name, sql in _SUMMARIES:
+            files = [path for manifest in manifests for path in _files(name, manifest, settings)]
+            summary = query_readable(con, sql, files, "nixt report RUN makes it again")
+            for row in summary.to_pylist() if summary else ():
+                found[row["run"]] |= row
     return {manifest.run: _row(manifest, found[manifest.run], settings) for manifest in manifests}
 
 
@@ -304,9 +323,10 @@ def _parallelism(info: Mapping[str, Any], roles: Mapping[str, int | None], gpus:
 def _verdict(run: str, settings: Settings) -> dict[str, Any]:
     """What the stored diagnosis says, from its JSON."""
     path = layout.results_path(settings, "findings", run).with_suffix(".json")
-    if not path.exists():
-        return {}
-    diagnosis = json.loads(path.read_text(encoding="utf-8"))
+    return read_json(path, _verdict_of, f"nixt diagnose {run} makes it again") or {}
+
+
+def _verdict_of(diagnosis: Mapping[str, Any]) -> dict[str, Any]:
     severities = sorted(finding["severity"] for finding in diagnosis["findings"])  # P0, P1, P2, info
     return {
         "verdict": diagnosis["verdict"],

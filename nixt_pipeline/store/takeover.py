@@ -27,17 +27,19 @@ class Plan:
     grew: dict[int, FileAccount]
 
 
-def plan(inventory: Inventory, previous: list[FileAccount]) -> Plan:
+def plan(inventory: Inventory, previous: list[FileAccount], damaged: frozenset[int] = frozenset()) -> Plan:
     """Compare the files of a run with the accounts of its published generation.
 
-    A file that has vanished since (logs are often deleted after ingestion) keeps its records, and so does the earlier
+    Files whose rows are `damaged` there are read again, as if they were new. A file that has vanished since (logs are
+    often deleted after ingestion) keeps its records, and so does the earlier
     version of a file that changed: where the new one still has them, they are dropped as repeats later.
     """
     directory = Path(inventory.directory)
     grown: dict[int, FileAccount] = {}
+    next_id = max((account.file_id for account in previous), default=-1) + 1
+    previous = [account for account in previous if account.file_id not in damaged]
     known = {account.path: account for account in previous if account.status != SUPERSEDED}
     kept, to_read = [], []
-    next_id = max((account.file_id for account in previous), default=-1) + 1
     for file in inventory.files:
         account = known.pop(file.path, None)
         if account is not None and _unchanged(account, file):

@@ -4,12 +4,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import duckdb
-import pyarrow.parquet as pq
 
 from nixt_pipeline.inspector.runs import NO_RECORDS_HINT
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.accounts import IGNORED
 from nixt_pipeline.store.manifest import Manifest, read_manifest
+from nixt_pipeline.store.reading import read_table
 
 _MOST_REASONS = 5
 _SAMPLE_CHARACTERS = 100
@@ -41,7 +41,7 @@ def reasons(run: str, settings: Settings) -> list[Reason]:
     manifest = read_manifest(settings, run)
     generation = manifest.directory(settings)
     paths: dict[str, list[str]] = defaultdict(list)
-    for file in pq.read_table(generation / "files.parquet", columns=["path", "status", "problem"]).to_pylist():
+    for file in read_table(generation / "files.parquet").to_pylist():
         if file["status"] == "empty":
             paths["empty"].append(file["path"])
         elif file["problem"] is not None:
@@ -61,7 +61,7 @@ def reasons(run: str, settings: Settings) -> list[Reason]:
 def set_aside(run: str, settings: Settings) -> list[str]:
     """The files that may hold records and were left alone, each with its reason. Raises `UnknownRunError`."""
     path = read_manifest(settings, run).directory(settings) / "files.parquet"
-    rows = pq.read_table(path, columns=["path", "problem"], filters=[("status", "=", IGNORED)]).to_pylist()
+    rows = [row for row in read_table(path).to_pylist() if row["status"] == IGNORED]
     return [f"{row['path']}: {row['problem']}" for row in rows]
 
 

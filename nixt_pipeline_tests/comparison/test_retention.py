@@ -1,8 +1,10 @@
 """What the policy drops, and what is left of a run afterwards."""
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from benchmarks.many_runs import Cluster, Job, write_run
@@ -26,6 +28,12 @@ from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 DAY_US = 86_400_000_000
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ALWAYS = Policy(max_age_days=0.001, max_bytes=0, keep=("baselines", "findings"))
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Without readers to wait for."""
+    return settings.model_copy(update={"unlink_grace_s": 0})
 
 
 def holding(run: str, day: int, size: int = 100, held: str = "") -> Holding:
@@ -171,3 +179,22 @@ def test_only_baselines_that_are_still_used_keep_their_events(settings: Settings
     assert [run for run, action in actions.items() if action == "drop"] == ["job-01", "job-02"]
     everything = plan_retention(settings, Policy(0.001, 0, ()), NOW)
     assert {step.action for step in everything} == {"drop"}
+
+
+def test_readers_keep_the_files_for_a_while_and_are_led_to_the_rest(settings: Settings) -> None:
+    patient = settings.model_copy(update={"unlink_grace_s": 3600})
+    for run in ("old", "other"):
+        ingest_run(drop_job(patient, run), patient)
+    generation = read_manifest(patient, "old").directory(patient)
+    with duckdb.connect(str(patient.catalog_path), read_only=True) as reader:
+        (step,) = apply_retention(patient, [Step("old", "drop", 1, "old")], NOW)
+        assert step.action == "dropped"
+        # Who has the catalog of before open goes on, who opens it now is not led to what will go.
+        assert reader.sql("SELECT count(*) FROM events").fetchall() == [(160,)]
+    with duckdb.connect(str(patient.catalog_path), read_only=True) as reader:
+        assert reader.sql("SELECT run, count(*) FROM events GROUP BY run").fetchall() == [("other", 80)]
+    assert layout.table_files(generation, "events")
+    for path in generation.glob("events_dropped.json"):
+        os.utime(path, (path.stat().st_mtime - 3601, path.stat().st_mtime - 3601))
+    apply_retention(patient, [], NOW)
+    assert layout.table_files(generation, "events") == []

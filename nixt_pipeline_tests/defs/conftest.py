@@ -24,6 +24,7 @@ def resource(settings: Settings) -> NixtSettings:
         "reports_dir": str(settings.reports_dir),
         "workers": 1,
         "quiet_period_s": 0,
+        "unlink_grace_s": settings.unlink_grace_s,
     }
     return NixtSettings(overrides=overrides)
 

@@ -2,6 +2,7 @@
 
 import dagster as dg
 import pyarrow.parquet as pq
+import pytest
 
 from nixt_pipeline.comparison.retention import retention_path
 from nixt_pipeline.definitions import build_definitions
@@ -12,6 +13,12 @@ from nixt_pipeline.store.dropped import Dropped, dropped, mark_dropped
 from nixt_pipeline.store.ingest import ingest
 from nixt_pipeline.store.manifest import read_manifest
 from nixt_pipeline_tests.defs.conftest import RUN, drop_job, resource
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Without readers to wait for."""
+    return settings.model_copy(update={"unlink_grace_s": 0})
 
 
 def run_job(nixt: NixtSettings, instance: dg.DagsterInstance, dry_run: bool) -> list[dict[str, object]]:

@@ -15,11 +15,12 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from nixt_pipeline.errors import DamagedError
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, ingest, layout, parts
 from nixt_pipeline.store.accounts import IngestSummary
 from nixt_pipeline.store.fan_out import IngestError
-from nixt_pipeline.store.manifest import StoreVersionError, UnknownRunError, read_manifest
+from nixt_pipeline.store.manifest import UnknownRunError, read_manifest
 from nixt_pipeline_tests.records import EPOCH_US, collective, marker, send, write_log
 
 
@@ -395,11 +396,16 @@ def test_an_interrupted_ingest_starts_over(tmp_path: Path, settings: Settings) -
     assert not list(settings.data_dir.rglob(".tmp-*"))
 
 
-def test_old_generations_go_but_the_previous_one_stays_for_its_readers(tmp_path: Path, settings: Settings) -> None:
-    for count in (1, 2, 3):
-        write_log(tmp_path / "in" / "a-pid1.log", *records(count))
+@pytest.mark.parametrize(("grace_s", "left"), [(3600, 3), (0, 1)])
+def test_old_generations_go_when_no_reader_can_have_them_open(
+    tmp_path: Path, settings: Settings, grace_s: float, left: int
+) -> None:
+    settings = settings.model_copy(update={"unlink_grace_s": grace_s})
+    for number in (1, 2, 3):
+        write_log(tmp_path / "in" / "a-pid1.log", *records(number))
         take_in(tmp_path / "in", settings)
-    assert len(list(layout.store_dir(settings, "run").glob("gen-*"))) == 2
+    assert len(list(layout.store_dir(settings, "run").glob("gen-*"))) == left
+    assert query(settings, "SELECT count(*) FROM events") == [(3,)]
 
 
 def test_a_reader_with_the_catalog_open_is_not_disturbed(tmp_path: Path, settings: Settings) -> None:
@@ -578,8 +584,10 @@ def test_a_damaged_store_is_made_again_or_named(tmp_path: Path, settings: Settin
     (manifest.directory(settings) / "validated.json").write_text("")
     assert take_in(tmp_path / "in", settings).records["stored"] == 2
     (layout.store_dir(settings, "run") / layout.MANIFEST).write_text("")
-    with pytest.raises(StoreVersionError, match=r"manifest\.json is damaged .* remove it and ingest the run again"):
+    with pytest.raises(DamagedError, match=r"manifest\.json is damaged: .* `nixt check run --repair` rebuilds it"):
         read_manifest(settings, "run")
+    assert take_in(tmp_path / "in", settings).records["stored"] == 2
+    assert read_manifest(settings, "run").records["stored"] == 2
 
 
 def test_a_catalog_that_cannot_be_written_says_so_and_leaves_nothing(
@@ -640,3 +648,27 @@ def test_eight_runs_at_once(tmp_path: Path, settings: Settings) -> None:
         list(pool.map(lambda number: ingest.ingest(tmp_path / str(number), f"run-{number}", settings), range(8)))
     with catalog.open_store(settings) as con:
         assert con.execute("SELECT count(*), count(DISTINCT run) FROM events").fetchone() == (160, 8)
+
+
+def test_a_file_with_repeats_is_read_again_when_the_other_one_may_have_changed(
+    tmp_path: Path, settings: Settings
+) -> None:
+    """Of record 1 the copy in b was dropped. When a no longer has it, b is where it is."""
+    one, two, three = (collective(sn=n) for n in (1, 2, 3))
+    write_log(tmp_path / "in" / "a-pid1.log", one, two)
+    write_log(tmp_path / "in" / "b-pid1.log", one, three)
+    assert take_in(tmp_path / "in", settings).records["duplicate"] == 1
+    write_log(tmp_path / "in" / "a-pid1.log", two)
+    summary = take_in(tmp_path / "in", settings)
+    assert (summary.records["stored"], summary.records["duplicate"]) == (3, 0)
+    assert (summary.files["read"], summary.files["superseded"]) == (2, 0)
+
+
+def test_what_was_decoded_before_a_power_cut_is_used_only_when_it_is_whole(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", *records(3))
+    inventory = ingest.take_inventory(tmp_path / "in", "run", settings)
+    ingest.decode_share("run", settings, 0, 1)
+    (part,) = layout.store_dir(settings, "run").glob("gen-*/decoded/events/*.parquet")
+    part.write_bytes(b"")
+    assert ingest.validate_records("run", settings).records["stored"] == 3
+    assert inventory.run == "run"

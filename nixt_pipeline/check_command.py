@@ -1,0 +1,80 @@
+"""`nixt check`: whether the store is what was written, and rebuilding what is not."""
+
+import click
+
+from nixt_pipeline import api
+from nixt_pipeline.comparison.decisions import DecisionsError, decisions_path, read_decisions
+from nixt_pipeline.errors import EXIT_INPUT, NixtError
+from nixt_pipeline.inert import visible
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store.catalog import publish_catalog
+from nixt_pipeline.store.checking import Checked, check_run
+from nixt_pipeline.store.manifest import published_runs
+from nixt_pipeline.terminal import input_errors, print_rows, say
+
+
+@click.command()
+@click.argument("runs", metavar="[RUN]...", nargs=-1)
+@click.option("--repair", is_flag=True, help="Rebuild damaged runs from their logs, and damaged results from the run.")
+@click.option("--format", "form", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)
+@click.pass_context
+def check(context: click.Context, runs: tuple[str, ...], repair: bool, form: str) -> None:
+    """Compare every file of the given runs, or of all, with the size and hash that were noted when it was written.
+
+    Text names what is damaged; csv and json have a row for each file. Files that an earlier version wrote have no hash:
+    these are `readable` at best.
+
+    Exit code 0: nothing is damaged, or all of it was repaired; 2: something is damaged.
+    """
+    settings: Settings = context.obj
+    with input_errors():
+        found = [checked for run in runs or published_runs(settings) for checked in _checked(run, settings, repair)]
+        found += [] if runs else _decisions(settings)
+        if repair:
+            publish_catalog(settings)
+    if form == "text":
+        _print_text(found)
+    else:
+        rows = [(c.run, str(c.path), c.state, c.problem, c.derived) for c in found]
+        print_rows(["run", "path", "state", "problem", "derived"], rows, form)
+    if any(checked.state == "damaged" for checked in found):
+        context.exit(EXIT_INPUT)
+
+
+def _checked(run: str, settings: Settings, repair: bool) -> list[Checked]:
+    """The files of a run; with `repair`, after what could be repaired. One run that cannot keeps no other from it."""
+    found = check_run(run, settings)
+    if not repair or all(checked.state != "damaged" for checked in found):
+        return found
+    try:
+        api.repair_run(run, settings)
+    except NixtError as error:
+        say(f"run {run}: not repaired: {error}")
+        return found
+    say(f"run {run}: rebuilt")
+    return check_run(run, settings)
+
+
+def _decisions(settings: Settings) -> list[Checked]:
+    """The one file that is not computed from logs: what people decided about baselines."""
+    path = decisions_path(settings)
+    try:
+        read_decisions(settings)
+    except DecisionsError as error:
+        return [Checked("", path, "damaged", str(error))]
+    return [Checked("", path, "readable")] if path.exists() else []
+
+
+def _print_text(found: list[Checked]) -> None:
+    for run in dict.fromkeys(checked.run for checked in found):
+        its = [checked for checked in found if checked.run == run]
+        damaged = [checked for checked in its if checked.state == "damaged"]
+        unsealed = sum(checked.state == "readable" for checked in its)
+        words = f"{len(damaged)} damaged" if damaged else "sound"
+        words += f", {unsealed} without a hash" if unsealed and run else ""
+        click.echo(f"{f'run {run}' if run else 'decisions'}: {len(its)} files: {words}")
+        for checked in damaged:
+            click.echo(visible(f"  {checked.path}: {checked.problem}"))
+    remedies = sorted({checked.run for checked in found if checked.state == "damaged" and checked.run})
+    if remedies:
+        say(f"nixt check {' '.join(remedies)} --repair rebuilds them")

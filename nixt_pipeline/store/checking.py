@@ -1,0 +1,103 @@
+"""Checking a run: every file that its manifest names and everything computed of it, against size and hash."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from nixt_pipeline.errors import DamagedError
+from nixt_pipeline.inspector.inventory import Inventory
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import layout
+from nixt_pipeline.store.dropped import dropped
+from nixt_pipeline.store.integrity import damaged_files, damaged_results, expected_files
+from nixt_pipeline.store.manifest import Manifest, manifest_path, read_manifest
+from nixt_pipeline.store.reading import read_json
+from nixt_pipeline.store.seals import data_name, derived_seals
+from nixt_pipeline.store.validated import damaged_files as damaged_in_generation
+from nixt_pipeline.store.validated import files_in, read_validated
+
+State = Literal["sound", "readable", "damaged"]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One file of a run. `sound`: as it was written; `readable`: an earlier version wrote it without a hash.
+
+    `derived` files are computed from the others.
+    """
+
+    run: str
+    path: Path
+    state: State
+    problem: str = ""
+    derived: bool = False
+
+
+def check_run(run: str, settings: Settings) -> list[Checked]:
+    """The state of every file of a published run. Raises `UnknownRunError`."""
+    try:
+        manifest = read_manifest(settings, run)
+    except DamagedError as error:
+        return [Checked(run, manifest_path(settings, run), "damaged", str(error.__cause__ or error))]
+    return [
+        Checked(run, manifest_path(settings, run), "sound"),
+        *_ingested(manifest, settings),
+        *_derived(manifest, settings),
+    ]
+
+
+def _ingested(manifest: Manifest, settings: Settings) -> Iterator[Checked]:
+    problems = damaged_files(manifest, settings, content=True)
+    for path, seals in expected_files(manifest, settings).items():
+        yield _checked(manifest.run, path, problems.get(path), bool(seals))
+
+
+def _derived(manifest: Manifest, settings: Settings) -> Iterator[Checked]:
+    problems, seals = damaged_results(manifest, settings), derived_seals(settings, manifest.run)
+    for path in layout.derived_files(settings, manifest.run, manifest.directory(settings)):
+        yield _checked(manifest.run, path, problems.get(path), data_name(path, settings) in seals, derived=True)
+
+
+def _checked(run: str, path: Path, problem: str | None, sealed: bool, derived: bool = False) -> Checked:
+    state: State = "damaged" if problem else "sound" if sealed else "readable"
+    return Checked(run, path, state, problem or "", derived)
+
+
+def logs_directory(run: str, settings: Settings) -> Path | None:
+    """Where the logs of a run were when it was ingested; None when both notes of it are damaged."""
+    try:
+        return Path(read_manifest(settings, run).source_dir)
+    except DamagedError:
+        path = layout.store_dir(settings, run) / layout.INVENTORY
+        directory = read_json(path, lambda content: Path(content["directory"]), "it is made again by the next ingest")
+        return directory or None
+
+
+def missing_logs(run: str, settings: Settings, directory: Path) -> list[str]:
+    """Log files that are gone from `directory` although their records are in damaged files of the store: rebuilding
+    would lose these records. Empty when that cannot be told."""
+    try:
+        generation = read_manifest(settings, run).directory(settings)
+    except DamagedError:
+        return []
+    validated = read_validated(generation)
+    if validated is None or dropped(generation):
+        return []
+    numbers = files_in(damaged_in_generation(generation, validated), validated)
+    inventory = _inventory(run, settings)
+    located = {file.path: file.location for file in inventory.files} if inventory else {}
+    return [
+        account.path
+        for account in validated.accounts
+        if account.file_id in numbers
+        and account.records
+        and not (directory / located.get(account.path, account.path)).exists()
+    ]
+
+
+def _inventory(run: str, settings: Settings) -> Inventory | None:
+    try:
+        return Inventory.from_json((layout.store_dir(settings, run) / layout.INVENTORY).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None

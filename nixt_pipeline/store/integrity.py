@@ -1,0 +1,90 @@
+"""Whether the files of a run are those that its ingest wrote. A damaged run is left out, and keeps no other from being
+read."""
+
+from pathlib import Path
+
+from nixt_pipeline.errors import DamagedError
+from nixt_pipeline.inspector import taxonomy
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import layout
+from nixt_pipeline.store.dropped import LARGE_TABLES, dropped
+from nixt_pipeline.store.files import remove
+from nixt_pipeline.store.manifest import Manifest, UnknownRunError, damaged, published_runs, read_manifest
+from nixt_pipeline.store.reading import unreadable, warn_once
+from nixt_pipeline.store.seals import Seal, damage, data_name, derived_seals
+
+
+def list_runs(settings: Settings) -> list[Manifest]:
+    """The manifests of all published runs, sorted by run id; damaged runs are left out, with a line in the log."""
+    found = []
+    for run in published_runs(settings):
+        try:
+            manifest = read_manifest(settings, run)
+            require_files(manifest, settings)
+        except DamagedError as error:
+            warn_once(str(error))
+        except UnknownRunError:
+            pass  # removed meanwhile
+        else:
+            found.append(manifest)
+    return found
+
+
+def require_files(manifest: Manifest, settings: Settings, content: bool = False) -> None:
+    """Raise `DamagedError` unless all files that the manifest names are there with their sizes and, with `content`,
+    with the content that was written."""
+    for path, problem in damaged_files(manifest, settings, content).items():
+        raise damaged(manifest.run, path, problem)
+
+
+def require_readable(manifest: Manifest, settings: Settings) -> None:
+    """Raise `DamagedError` for a Parquet file of the run that is no such file, whatever its size."""
+    generation = manifest.directory(settings)
+    for path in (path for table in taxonomy.TABLES for path in layout.table_files(generation, table)):
+        problem = unreadable(path)
+        if problem:
+            raise damaged(manifest.run, path, problem)
+
+
+def is_readable(manifest: Manifest, settings: Settings) -> bool:
+    """Whether `require_readable` finds nothing; says what it finds."""
+    try:
+        require_readable(manifest, settings)
+    except DamagedError as error:
+        warn_once(str(error))
+        return False
+    return True
+
+
+def damaged_files(manifest: Manifest, settings: Settings, content: bool) -> dict[Path, str]:
+    """What is wrong with the files that an ingest wrote, by path; for `content` see `seals.damage`."""
+    problems = {path: damage(path, seals, content) for path, seals in expected_files(manifest, settings).items()}
+    return {path: problem for path, problem in problems.items() if problem}
+
+
+def expected_files(manifest: Manifest, settings: Settings) -> dict[Path, list[Seal]]:
+    """The files that the ingest of a run wrote, without events that were dropped, and what they must be."""
+    generation = manifest.directory(settings)
+    expected: dict[Path, list[Seal]] = {generation / name: [sealed] for name, sealed in manifest.contents.items()}
+    if not expected:
+        # An earlier version wrote no seals: what there is must be readable.
+        expected = {path: [] for path in layout.written_files(generation)}
+    gone = LARGE_TABLES if dropped(generation) else ()
+    return {path: seals for path, seals in expected.items() if path.relative_to(generation).parts[0] not in gone}
+
+
+def damaged_results(manifest: Manifest, settings: Settings) -> dict[Path, str]:
+    """What is wrong with what was computed of a run (cells, results, findings), by path."""
+    seals = derived_seals(settings, manifest.run)
+    problems = {
+        path: damage(path, seals.get(data_name(path, settings), ()), content=True)
+        for path in layout.derived_files(settings, manifest.run, manifest.directory(settings))
+    }
+    return {path: problem for path, problem in problems.items() if problem}
+
+
+def discard_damaged_results(manifest: Manifest, settings: Settings) -> None:
+    """Remove damaged files that are computed from the run, so that they are computed again; says which."""
+    for path, problem in damaged_results(manifest, settings).items():
+        warn_once(f"{path} is damaged: it {problem}; it is made again")
+        remove(path)

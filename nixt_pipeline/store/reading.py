@@ -1,0 +1,106 @@
+"""Reading what may be damaged: one file that cannot be used keeps nothing else from being read.
+
+What can be made again is left out, with a line in the log (and so on standard error) that names the file. What a run
+rests on raises `DamagedError`.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nixt_pipeline.errors import DamagedError
+
+log = logging.getLogger(__name__)
+_Content = TypeVar("_Content")
+
+
+@cache
+def warn_once(message: str) -> None:
+    """Say it in the log, but not again for every reader of the same file."""
+    log.warning("%s", message)
+
+
+def read_table(path: Path) -> pa.Table:
+    """A whole Parquet file whose folder names mean nothing; pages are compared with their checksums. Raises
+    `DamagedError`."""
+    try:
+        return pq.read_table(path, partitioning=None, page_checksum_verification=True)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise DamagedError(f"{path} is damaged: it cannot be read as Parquet ({_first_line(error)})") from error
+
+
+def read_cache(path: Path, columns: Sequence[str]) -> pa.Table | None:
+    """A table that is kept only to save work; None when it is not there, damaged, or lacks one of `columns`."""
+    if not path.exists():
+        return None
+    try:
+        table = read_table(path)
+    except DamagedError as error:
+        warn_once(f"{error}; it is made again")
+        return None
+    return table if set(columns) <= set(table.column_names) else None
+
+
+def read_json(path: Path, shape: Callable[[Any], _Content], remedy: str) -> _Content | None:
+    """What `shape` makes of a JSON file; None when the file is not there, or when it is damaged, which is said with the
+    remedy."""
+    try:
+        return shape(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        warn_once(f"{path} is damaged ({_first_line(error)}); {remedy}")
+        return None
+
+
+def unreadable(path: Path, every_page: bool = False) -> str | None:
+    """Why a Parquet file cannot be read; None for one that can. With `every_page`, all of it is read and compared with
+    the checksums of its pages, where it has any."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
+            if every_page:
+                for _ in parquet.iter_batches():
+                    pass
+    except (OSError, ValueError, pa.ArrowException) as error:
+        return f"cannot be read as Parquet ({_first_line(error)})"
+    return None
+
+
+def readable(paths: Iterable[Path], remedy: str) -> list[Path]:
+    """Those of `paths` that are whole Parquet files; says which others are left out, and the remedy."""
+    sound = []
+    for path in paths:
+        problem = unreadable(path, every_page=True)
+        if problem is None:
+            sound.append(path)
+        else:
+            warn_once(f"{path} is damaged and left out: it {problem}; {remedy}")
+    return sound
+
+
+def query_readable(con: duckdb.DuckDBPyConnection, sql: str, files: Sequence[Path], remedy: str) -> pa.Table | None:
+    """The result of `sql` over `$files`, without those of them that are damaged; None when none is left."""
+    try:
+        return _query(con, sql, files)
+    except duckdb.Error:
+        sound = readable(files, remedy)
+        if len(sound) == len(files):
+            raise
+    return _query(con, sql, sound)
+
+
+def _query(con: duckdb.DuckDBPyConnection, sql: str, files: Sequence[Path]) -> pa.Table | None:
+    if not files:
+        return None
+    return con.sql(sql, params={"files": [str(path) for path in files]}).to_arrow_table()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,99 @@
+"""Seals: size and content hash of each file, by which damage is noticed.
+
+What an ingest writes is sealed in the manifest of its run. What is computed from it later (cells, results, findings) is
+sealed in `derived.json` beside the manifest. DuckDB verifies no checksum of Parquet pages when it reads, so that
+whatever computes from the events compares the seals first: hashing takes a small part of the time of decoding.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import xxhash
+
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import layout
+from nixt_pipeline.store.files import file_lock, write_text
+from nixt_pipeline.store.reading import read_json, unreadable
+
+DERIVED = "derived.json"
+_CHUNK_BYTES = 1 << 20
+
+# Size in bytes and xxh3 (128 bits, hexadecimal) of a file.
+Seal = tuple[int, str]
+
+
+def seal(path: Path) -> Seal:
+    """The seal of a file as it is now."""
+    digest, size = xxhash.xxh3_128(), 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return size, digest.hexdigest()
+
+
+def seal_files(directory: Path, paths: Iterable[Path]) -> dict[str, Seal]:
+    """The seals of files below `directory`, by their path relative to it."""
+    return {path.relative_to(directory).as_posix(): seal(path) for path in sorted(paths)}
+
+
+def damage(path: Path, seals: Iterable[Seal], content: bool) -> str | None:
+    """What is wrong with a file that should have one of `seals`; None for a sound one.
+
+    Without `content` only its size is looked at. A file without seals (an earlier version wrote it) must be readable.
+    """
+    known = list(seals)
+    try:
+        size = path.stat().st_size
+        if not path.is_file():
+            return "is not a file"
+        if not known:
+            return unreadable(path) if content and path.suffix == ".parquet" else None
+        if size not in [expected for expected, _ in known]:
+            return f"has {size:,} bytes instead of {known[0][0]:,}"
+        if content and seal(path) not in known:
+            return "has other content than was written (checksum)"
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return None
+
+
+def noting(settings: Settings, run: str, path: Path) -> Callable[[Path], None]:
+    """What to pass to the writer of `path`, so that its seal is noted before readers see it."""
+    return lambda written: remember(settings, run, path, seal(written))
+
+
+def remember(settings: Settings, run: str, path: Path, sealed: Seal) -> None:
+    """Note the seal of something that was computed of a run and is about to take the place of `path`.
+
+    The one before is kept, because a kill may come before the file takes its place.
+    """
+    note = layout.store_dir(settings, run) / DERIVED
+    with file_lock(note.with_name(".derived.lock")):
+        known = derived_seals(settings, run).items()
+        kept = {name: seals for name, seals in known if (settings.data_dir / name).exists()}
+        name = data_name(path, settings)
+        seals = [sealed, *(before for before in kept.get(name, []) if before != sealed)][:2]
+        write_text(json.dumps({**kept, name: seals}, indent=1, sort_keys=True) + "\n", note)
+
+
+def data_name(path: Path, settings: Settings) -> str:
+    """A path as `derived_seals` names it: below the data directory."""
+    return path.relative_to(settings.data_dir).as_posix()
+
+
+def derived_seals(settings: Settings, run: str) -> dict[str, list[Seal]]:
+    """The seals of what was computed of a run, by the path below the data directory; the newest first. Empty when there
+    are none, or when the note of them is damaged."""
+    content = read_json(
+        layout.store_dir(settings, run) / DERIVED, as_seals, "it is written anew with the next result of the run"
+    )
+    return content or {}
+
+
+def as_seals(content: dict[str, list[Seal]]) -> dict[str, list[Seal]]:
+    """Lists of seals as they were before they became JSON. Raises `ValueError` or `TypeError` for anything else."""
+    return {name: [(int(size), str(digest)) for size, digest in seals] for name, seals in content.items()}
