@@ -59,14 +59,15 @@ def ingest(settings: Settings, directory: Path, run: str | None, form: str) -> N
     """Read the dump directory of one job into the store. Unchanged files are not read again."""
     with input_errors():
         summary = _ingest(directory, run, settings)
+        nothing = None if summary.records["stored"] else unread.no_records(summary.run, settings)
+        left_alone = unread.set_aside(summary.run, settings)
     click.echo(json_text(summary.to_json()) if form == "json" else visible_lines(_describe(summary)))
-    if not summary.records["stored"]:
-        raise InputError(unread.no_records(summary.run, settings))
-    left_alone = unread.set_aside(summary.run, settings)
+    if nothing is not None:
+        raise InputError(nothing)
     for line in left_alone[:_SHOWN_FILES]:
-        click.echo(line, err=True)
+        say(line)
     if len(left_alone) > _SHOWN_FILES:
-        click.echo(f"and {len(left_alone) - _SHOWN_FILES:,} more, in the table files (status ignored)", err=True)
+        say(f"and {len(left_alone) - _SHOWN_FILES:,} more, in the table files (status ignored)")
 
 
 @main.command()

@@ -21,7 +21,7 @@ from nixt_pipeline.store import unread
 from nixt_pipeline.store.first_record import not_taken_up
 from nixt_pipeline.store.manifest import read_manifest
 from nixt_pipeline.store.run_catalog import RUN_CATALOG_COLUMNS, current_run_catalog
-from nixt_pipeline.terminal import input_errors, print_rows
+from nixt_pipeline.terminal import input_errors, print_rows, say
 
 _SORTABLE = tuple(column.name for column in RUN_CATALOG_COLUMNS if column.name not in ("state", "tags", "host_names"))
 _SHOWN = (
@@ -68,7 +68,8 @@ def runs(
     rows = (known + [row for row in rows if row[sort] is None])[:limit]
     if form == "table":
         print_rows([*_SHOWN], [tuple(_short(row)[name] for name in _SHOWN) for row in rows], form)
-        _tell_what_holds_no_record(settings)
+        with input_errors():
+            _tell_what_holds_no_record(settings)
         return
     names = [column.name for column in RUN_CATALOG_COLUMNS if column.name != "state"]
     print_rows(names, [tuple(row[name] for name in names) for row in rows], form)
@@ -77,9 +78,9 @@ def runs(
 def _tell_what_holds_no_record(settings: Settings) -> None:
     known = {row["run"]: row["records"] for row in current_run_catalog(settings).table.to_pylist()}
     for run in (run for run, records in known.items() if not records):
-        click.echo(unread.no_records(run, settings), err=True)
+        say(f"{run}: {unread.first_words(read_manifest(settings, run))}")
     for name, reason in not_taken_up(settings, known).items():
-        click.echo(f"{name}: not taken up: {reason}", err=True)
+        say(f"{name}: not taken up: {reason}")
 
 
 def _is_wanted(row: dict[str, Any], wanted: dict[str, str | None]) -> bool:

@@ -47,6 +47,8 @@ _DELTA = {"dump_timestamp_us": "DELTA_BINARY_PACKED", "coll_sn": "DELTA_BINARY_P
 _COMPRESSION_RATIO = 20
 # Loading the compiled scanner takes about as long as decoding this much without it.
 _TEMPLATE_FROM_BYTES = 16 << 20
+# Readying the scanner for another file takes about as long as decoding this much without it.
+_TEMPLATE_FILE_BYTES = 128 << 10
 # Parts below this size are joined once there are that many of them.
 _SMALL_PART_BYTES = 256 << 10
 _MANY_SMALL_PARTS = 32
@@ -147,7 +149,7 @@ def decode_bundle(bundle: Bundle, settings: Settings) -> DecodedBundle:
                 settings,
                 span=piece.span,
                 size_bytes=piece.file.size_bytes,
-                by_template=by_template,
+                by_template=by_template and piece.weight_bytes >= _TEMPLATE_FILE_BYTES,
             )
             for piece in bundle.pieces
         ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import duckdb
 
+from nixt_pipeline.inert import visible
 from nixt_pipeline.inspector.runs import NO_RECORDS_HINT
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.accounts import IGNORED
@@ -32,7 +33,8 @@ class Reason:
     example: str
 
     def __str__(self) -> str:
-        return f"{self.count:,} {self.unit}{'' if self.count == 1 else 's'}: {self.words} ({self.example})"
+        words = f"{self.words} ({self.example})"
+        return f"{self.count:,} {self.unit}{'' if self.count == 1 else 's'}: {visible(words)}"
 
 
 def reasons(run: str, settings: Settings) -> list[Reason]:
@@ -62,7 +64,7 @@ def set_aside(run: str, settings: Settings) -> list[str]:
     """The files that may hold records and were left alone, each with its reason. Raises `UnknownRunError`."""
     path = read_manifest(settings, run).directory(settings) / "files.parquet"
     rows = [row for row in read_table(path).to_pylist() if row["status"] == IGNORED]
-    return [f"{row['path']}: {row['problem']}" for row in rows]
+    return [visible(f"{row['path']}: {row['problem']}") for row in rows]
 
 
 def no_records(run: str, settings: Settings) -> str:
@@ -79,10 +81,13 @@ def no_records(run: str, settings: Settings) -> str:
 
 
 def first_words(manifest: Manifest) -> str:
-    """What a report without a record begins with."""
+    """Why a run has no record, short, for its report and the list of runs."""
     if wrote_nothing(manifest):
-        return f"The directory {manifest.source_dir}: {_found(manifest)}; {NO_RECORDS_HINT}."
-    return "No file holds an Inspector record. The section Data quality has the reason for each file and line."
+        return f"no record in {manifest.source_dir}: {_found(manifest)}; {NO_RECORDS_HINT}"
+    return (
+        f"no file in {manifest.source_dir} holds an Inspector record; the reasons are in the tables files and rejects,"
+        " and in the section Data quality of the report"
+    )
 
 
 def wrote_nothing(manifest: Manifest) -> bool:
