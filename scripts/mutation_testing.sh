@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-if ! command -v cosmic-ray >/dev/null; then
+if ! python -c "import cosmic_ray" 2>/dev/null; then
     echo "cosmic-ray is missing: pip install -e '.[mutation]'" >&2
     exit 2
 fi
@@ -16,6 +16,6 @@ trap 'rm -rf "$copy"' EXIT
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$copy"
 cd "$copy"
 # The copy's modules, not those of the checkout that the environment was installed from.
-export PYTHONPATH=$copy PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=$copy PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1
 python -m benchmarks.mutation_testing --seed "${SEED:-1}" --sample "${SAMPLE:-100}" --budget "${BUDGET_S:-3600}" \
     "${packages[@]}"
