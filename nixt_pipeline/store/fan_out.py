@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections import defaultdict
@@ -11,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -204,8 +206,28 @@ def _workers(bundles: int, settings: Settings, executor: Executor | None) -> Ite
     # that has loaded the compiled scanner once forks workers that need not load it again.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["nixt_pipeline.store.worker"])
+    with _interrupts_ignored():
+        forkserver.ensure_running()
     with ProcessPoolExecutor(min(settings.workers, bundles), context, _end_with_parent) as pool:
-        yield pool
+        try:
+            yield pool
+        except BaseException:
+            # Wait for what is being decoded, which is kept, and not for all the rest.
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """What is started here ignores Ctrl-C, which a terminal sends to all processes: this one tells the others."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
