@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from nixt_pipeline.comparison.against import against_path
-from nixt_pipeline.comparison.baselines import baselines_path
-from nixt_pipeline.comparison.host_health import host_health_path
-from nixt_pipeline.comparison.scaling import scaling_path, scaling_totals_path
-from nixt_pipeline.comparison.variation import benchmark_variation_path
+from nixt_pipeline.comparison.against import AGAINST_COLUMNS, against_path
+from nixt_pipeline.comparison.baselines import BASELINE_COLUMNS, baselines_path
+from nixt_pipeline.comparison.host_health import HOST_HEALTH_COLUMNS, host_health_path
+from nixt_pipeline.comparison.scaling import SCALING_COLUMNS, SCALING_TOTAL_COLUMNS, scaling_path, scaling_totals_path
+from nixt_pipeline.comparison.variation import BENCHMARK_VARIATION_COLUMNS, benchmark_variation_path
+from nixt_pipeline.inspector.taxonomy import Column
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.canvas import gaps, head, number_axis, render
 from nixt_pipeline.reporting.comparison_page import PAGE as COMPARISON_PAGE
@@ -49,8 +50,8 @@ def render_fleet_page(settings: Settings) -> Path:
 
 def fleet_html(settings: Settings) -> str:
     """The page. A result that does not exist is shown as not computed."""
-    hosts = _rows(host_health_path(settings))
-    compared = _rows(against_path(settings))
+    hosts = _rows(host_health_path(settings), HOST_HEALTH_COLUMNS)
+    compared = _rows(against_path(settings), AGAINST_COLUMNS)
     suspects = [row for row in hosts or () if row["suspect"]]
     verdicts = [row["verdict"] for row in _latest(compared or ())]
     slower, elsewhere = verdicts.count("regressed"), verdicts.count("slower-other-hosts")
@@ -98,13 +99,16 @@ def _facts(hosts: Sequence[Row] | None, compared: Sequence[Row] | None) -> Itera
 def _sections(settings: Settings, hosts: Sequence[Row] | None, compared: Sequence[Row] | None) -> Iterator[SectionView]:
     yield _hosts(hosts)
     yield _comparisons(compared, settings)
-    yield _baselines(_rows(baselines_path(settings)), settings)
-    yield _scaling(_rows(scaling_path(settings)), _rows(scaling_totals_path(settings)))
-    yield _variation(_rows(benchmark_variation_path(settings)), settings)
+    yield _baselines(_rows(baselines_path(settings), BASELINE_COLUMNS), settings)
+    yield _scaling(
+        _rows(scaling_path(settings), SCALING_COLUMNS), _rows(scaling_totals_path(settings), SCALING_TOTAL_COLUMNS)
+    )
+    yield _variation(_rows(benchmark_variation_path(settings), BENCHMARK_VARIATION_COLUMNS), settings)
 
 
-def _rows(path: Path) -> list[dict[str, Any]] | None:
-    table = read_cache(path, ())
+def _rows(path: Path, columns: Sequence[Column]) -> list[dict[str, Any]] | None:
+    """The rows of a result; None when it was not computed, or by a version that knew fewer columns."""
+    table = read_cache(path, [column.name for column in columns])
     return None if table is None else list(table.to_pylist())
 
 

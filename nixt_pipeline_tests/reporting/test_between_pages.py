@@ -3,11 +3,13 @@
 import re
 from dataclasses import replace
 
+import pyarrow.parquet as pq
+
 from benchmarks.many_runs import Cluster, Job, write_run
 from nixt_pipeline.comparison.against import update_comparisons
 from nixt_pipeline.comparison.baselines import update_baselines
 from nixt_pipeline.comparison.compare import compare_sides
-from nixt_pipeline.comparison.host_health import update_host_health
+from nixt_pipeline.comparison.host_health import host_health_path, update_host_health
 from nixt_pipeline.comparison.results import Comparison
 from nixt_pipeline.comparison.scaling import update_scaling
 from nixt_pipeline.comparison.variation import update_benchmark_variation
@@ -15,6 +17,7 @@ from nixt_pipeline.reporting.comparison_page import comparison_html, render_run_
 from nixt_pipeline.reporting.fleet_page import fleet_html, render_fleet_page
 from nixt_pipeline.reporting.index import render_index
 from nixt_pipeline.settings import Settings, Thresholds
+from nixt_pipeline.store.files import write_table
 from nixt_pipeline.store.run_catalog import update_run_catalog
 from nixt_pipeline_tests.comparison.examples import Kernel, finding, side, slower, summary
 
@@ -111,3 +114,11 @@ def test_names_of_pods_are_no_hosts_to_drain(settings: Settings) -> None:
     assert "No host to drain" in page
     assert ">no machine<" in page
     assert "each job numbers its hosts from 0 on" in page
+
+
+def test_a_result_of_a_version_that_knew_fewer_columns_is_not_computed_yet(settings: Settings) -> None:
+    write_run(Job("job", 0.0, CLUSTER.hosts[:2]), CLUSTER, settings)
+    update_host_health(settings, update_run_catalog(settings).table.to_pylist())
+    path = host_health_path(settings)
+    write_table(pq.read_table(path).drop_columns(["caution"]), path)
+    assert "Hosts are not judged yet" in fleet_html(settings)
