@@ -67,7 +67,7 @@ def ingest(settings: Settings, directory: Path, run: str | None, form: str) -> N
     for line in left_alone[:_SHOWN_FILES]:
         say(line)
     if len(left_alone) > _SHOWN_FILES:
-        say(f"and {len(left_alone) - _SHOWN_FILES:,} more, in the table files (status ignored)")
+        say(f"and {len(left_alone) - _SHOWN_FILES:,} more, in the table files")
 
 
 @main.command()

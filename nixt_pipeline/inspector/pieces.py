@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import orjson
 
-from nixt_pipeline.inspector.envelopes import Held, held_in, keys
+from nixt_pipeline.inspector.envelopes import Held, held_in, keys, values_in
 from nixt_pipeline.inspector.reader import Line
 
 _CRI_PIECE = re.compile(rb"\S{10,40} (?P<stream>stdout|stderr) (?P<tag>[PF])(?::\S*)? (?P<piece>[^\r\n]*)[\r\n]*")
@@ -56,11 +56,11 @@ class PieceJoiner:
             if match["tag"] == b"P" or stream in self._open:
                 return self._add(stream, line, match["piece"].decode("utf-8", "surrogateescape"), match["tag"] == b"F")
             return False
-        return self._continue(line) if self._open and line.data.lstrip().startswith(b"{") else False
+        return self._continue(line) if self._open and b"{" in line.data else False
 
     def begin(self, line: Line, cut: Held) -> None:
         """Keep a line that holds the beginning of a record as text."""
-        self._add(_stream(orjson.loads(line.data), cut), line, cut.text, False)
+        self._add(("JSON", *keys(cut.place), None, *_told_apart(_value_in(line.data))), line, cut.text, False)
 
     def finish(self) -> None:
         """No line follows: what was not completed is lost."""
@@ -68,10 +68,7 @@ class PieceJoiner:
         self._open = {}
 
     def _continue(self, line: Line) -> Whole | bool:
-        try:
-            value = orjson.loads(line.data)
-        except orjson.JSONDecodeError:
-            return False
+        value = _value_in(line.data)
         for stream in self._open:
             text = _text_at(value, stream)
             if text is None:
@@ -100,22 +97,36 @@ class PieceJoiner:
         return True
 
 
-def _stream(value: object, held: Held) -> _Stream:
-    told_apart = tuple(str(value.get(key)) for key in _STREAM_KEYS) if isinstance(value, dict) else ()
-    return ("JSON", *keys(held.place), None, *told_apart)
+def _value_in(data: bytes) -> object:
+    """The JSON value that a line is, or the last one that it holds behind a prefix."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        found = [value for value in values_in(data.decode("utf-8", "replace")) if isinstance(value, dict | list)]
+        return found[-1] if found else None
+
+
+def _told_apart(value: object) -> tuple[str, ...]:
+    if isinstance(value, list):
+        value = next((item for item in reversed(value) if isinstance(item, dict)), None)
+    return tuple(str(value.get(key)) for key in _STREAM_KEYS) if isinstance(value, dict) else ()
 
 
 def _text_at(value: object, stream: _Stream) -> str | None:
     """The text that goes on a stream, if the value is of the same one."""
-    if stream[0] != "JSON" or not isinstance(value, dict):
+    if stream[0] != "JSON":
         return None
     end = stream.index(None)
-    if stream[end + 1 :] != tuple(str(value.get(key)) for key in _STREAM_KEYS):
-        return None
-    node: object = value
-    for key in stream[1:end]:
-        node = node.get(key) if isinstance(node, dict) else None
-    return node if isinstance(node, str) else None
+    return _at(value, stream[1:end]) if stream[end + 1 :] == _told_apart(value) else None
+
+
+def _at(node: object, path: _Stream) -> str | None:
+    """The text under some keys; what stands in an array has none of its own."""
+    if isinstance(node, list):
+        return next(filter(None, (_at(child, path) for child in node)), None)
+    if not path:
+        return node if isinstance(node, str) else None
+    return _at(node.get(path[0]), path[1:]) if isinstance(node, dict) else None
 
 
 def _is_complete(text: bytes) -> bool:

@@ -81,7 +81,8 @@ def _calm(content: RunContent) -> tuple[str, str]:
     if diagnosis is None:
         return "Not diagnosed", f"Run: nixt diagnose {content.manifest.run}"
     if not content.manifest.records.get("stored"):
-        return "No record was found", unread.first_words(content.manifest)
+        words = unread.first_words(content.manifest)
+        return "No record was found", f"{words[0].upper()}{words[1:]}."
     if diagnosis["verdict"] == "not-assessable":
         return (
             "Too little was recorded to judge",

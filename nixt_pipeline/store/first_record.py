@@ -1,7 +1,9 @@
 """Whether a directory holds a record at all: told before it becomes a run, by decoding up to the first one."""
 
+import math
 import time
 from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,9 +16,9 @@ from nixt_pipeline.inspector.runs import HOLDS_NO_LOG, NO_RECORDS_HINT, LandingE
 from nixt_pipeline.inspector.walk import walk_files
 from nixt_pipeline.settings import Settings
 
-# Logs begin with a record. What is larger and does not is left to the ingest, which says more about it.
-_MOST_BYTES_OF_A_FILE = 4 << 20
-_MOST_BYTES = 32 << 20
+# Logs begin with a record, so that little of them is read. What is larger and does not is left to the ingest.
+_MOST_BYTES_OF_A_FILE = 64 << 20
+_MOST_BYTES = 256 << 20
 _SECONDS = 2.0
 
 
@@ -24,8 +26,15 @@ class _FoundError(Exception):
     """A record is there: no need to read on."""
 
 
+class _LateError(Exception):
+    """There is no time to read on."""
+
+
+@dataclass(frozen=True)
 class _FirstRecord:
-    """A sink that ends the decoding at the first record."""
+    """A sink that ends the decoding at the first record, and at the `deadline`."""
+
+    deadline: float
 
     def add(self, _typed: Typed) -> None:
         raise _FoundError
@@ -34,19 +43,20 @@ class _FirstRecord:
         raise _FoundError
 
     def refuse(self, _row: Row) -> None:
-        """What is no record says nothing yet."""
+        if time.monotonic() > self.deadline:
+            raise _LateError
 
 
 def why_no_record(directory: Path, settings: Settings, deadline: float | None = None) -> str | None:
     """Why there is nothing to ingest in `directory`, in words; None when there is a record.
 
-    None as well when it cannot be listed, or when it would take longer to tell: more than 32 MiB to read, or until
+    None as well when it cannot be listed, or when it would take longer to tell: more than 256 MiB to read, or until
     `deadline` (of `time.monotonic`).
     """
     try:
-        return _why_no_record(directory, settings, deadline)
-    except OSError:
-        # The ingest meets the same error and names it.
+        return _why_no_record(directory, settings, math.inf if deadline is None else deadline)
+    except (_LateError, OSError):
+        # The ingest takes the time, and meets the same error and names it.
         return None
 
 
@@ -73,7 +83,7 @@ def without_emptied(skipped: Mapping[str, str], known: Container[str]) -> dict[s
     return {name: reason for name, reason in skipped.items() if reason != HOLDS_NO_LOG or run_id(name) not in known}
 
 
-def _why_no_record(directory: Path, settings: Settings, deadline: float | None) -> str | None:
+def _why_no_record(directory: Path, settings: Settings, deadline: float) -> str | None:
     reasons: list[str] = []
     empty = left_bytes = 0
     for path, size_bytes, reason in _files(directory, settings):
@@ -84,12 +94,11 @@ def _why_no_record(directory: Path, settings: Settings, deadline: float | None) 
             empty += 1
             continue
         left_bytes += size_bytes
-        late = deadline is not None and time.monotonic() > deadline
-        if late or size_bytes > _MOST_BYTES_OF_A_FILE or left_bytes > _MOST_BYTES:
+        if time.monotonic() > deadline or size_bytes > _MOST_BYTES_OF_A_FILE or left_bytes > _MOST_BYTES:
             # Most such files begin with a record; where this one does not, the ingest will tell.
             return None
         try:
-            summary = decode_file(path, path.name, 0, _FirstRecord(), settings)
+            summary = decode_file(path, path.name, 0, _FirstRecord(deadline), settings)
         except _FoundError:
             return None
         reasons.append(summary.problem or summary.first_reason or "blank")

@@ -61,9 +61,10 @@ def reasons(run: str, settings: Settings) -> list[Reason]:
 
 
 def set_aside(run: str, settings: Settings) -> list[str]:
-    """The files that may hold records and were left alone, each with its reason. Raises `UnknownRunError`."""
+    """The files that may hold records and were left alone or could not be read, each with its reason. Raises
+    `UnknownRunError`."""
     path = read_manifest(settings, run).directory(settings) / "files.parquet"
-    rows = [row for row in read_table(path).to_pylist() if row["status"] == IGNORED]
+    rows = [row for row in read_table(path).to_pylist() if row["status"] in (IGNORED, "unreadable")]
     return [visible(f"{row['path']}: {row['problem']}") for row in rows]
 
 

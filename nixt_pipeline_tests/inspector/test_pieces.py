@@ -41,6 +41,13 @@ def test_pieces_become_one_record_again(tmp_path: Path, settings: Settings, size
         assert (summary.records_collective, summary.lines_rejected, summary.stateful) == (3, 0, True)
 
 
+@pytest.mark.parametrize("prefix", ["2025-08-30T21:00:00Z\tnccl.rank0\t{}", "[0] nccl: [[1756587600.1, {{}}], {}]"])
+def test_pieces_behind_a_prefix_become_one_record_again(tmp_path: Path, settings: Settings, prefix: str) -> None:
+    lines = [prefix.format(piece) for line in LINES for piece in docker(line, 150)]
+    summary = read(tmp_path, settings, lines)
+    assert (summary.records_collective, summary.lines_rejected) == (3, 0)
+
+
 def test_streams_that_take_turns_are_kept_apart(tmp_path: Path, settings: Settings) -> None:
     for cut in (cri, docker):
         first, second = cut(LINES[0], 200), cut(LINES[1], 200, "stderr")

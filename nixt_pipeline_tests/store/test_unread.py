@@ -37,6 +37,14 @@ def test_a_copy_that_was_completed_is_read(tmp_path: Path, settings: Settings) -
     assert (summary.records["stored"], summary.files["ignored"]) == (6, 0)
 
 
+def test_a_file_that_cannot_be_read_is_named_beside_those_that_can(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "node-01-pid1.log", *records(1))
+    (tmp_path / "in" / "node-01-pid2.log").symlink_to("/etc/hostname")
+    ingest(tmp_path / "in", "run", settings)
+    (line,) = set_aside("run", settings)
+    assert line.startswith("node-01-pid2.log: a link out of the directory")
+
+
 def test_an_empty_directory_says_what_to_set(tmp_path: Path, settings: Settings) -> None:
     (tmp_path / "in").mkdir()
     ingest(tmp_path / "in", "run", settings)
