@@ -143,7 +143,7 @@ def sync_files(paths: Iterable[Path], root: Path) -> None:
 def file_lock(path: Path) -> FileLock:
     """A lock that whoever may write to the directory can take: it has the directory's permissions."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(path, mode=path.parent.stat().st_mode & 0o666)
+    return FileLock(path, mode=path.parent.stat().st_mode & 0o666 | 0o600)
 
 
 def write_table(table: pa.Table, path: Path, note: Callable[[Path], None] | None = None) -> None:

@@ -1,6 +1,8 @@
 """The manifest of a run: what was ingested, from where, and which generation of the store readers see."""
 
+import errno
 import json
+import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,15 +83,15 @@ def read_manifest(settings: Settings, run: str) -> Manifest:
         known = ", ".join(published_runs(settings)[:10]) or "none yet; start with: nixt ingest DIR"
         raise UnknownRunError(f"no run {run!r} in {settings.data_dir}; known runs: {known}") from None
     except PermissionError as error:
-        raise DamagedError(
-            f"run {run}: {path} cannot be read ({error.strerror}); ask its owner for permission"
-        ) from error
+        raise damaged(run, path, f"cannot be read ({error.strerror})") from error
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise damaged(run, path, "is no manifest") from error
 
 
 def damaged(run: str, path: Path, problem: str) -> DamagedError:
-    """The error for a damaged file of a run, with its remedy."""
+    """The error for a damaged file of a run, or one that may not be read, with its remedy."""
+    if os.strerror(errno.EACCES) in problem:
+        return DamagedError(f"run {run}: {path} {problem}; ask its owner for permission to read it")
     return DamagedError(
         f"run {run}: {path} is damaged: it {problem}; `nixt check {run} --repair` rebuilds it from its logs"
     )
