@@ -284,3 +284,15 @@ def test_blocks_in_which_the_late_one_lost_its_records_do_not_speak_against_it()
         blocks=40,
     )
     assert [late.processes for late in find_late(seen, LIMITS)] == [(A1,)]
+
+
+def test_what_either_of_two_tests_may_tell_by_chance_is_twice_as_likely() -> None:
+    # In turns 69.4 and 669.4 ms of each second: in the middle 359.4 ms beyond the 10 that are worth a note. Of two
+    # processes of which one never varies, the deviation is 300 / sqrt 2, and that of a mean of four blocks 106 ms. So
+    # far out (3.39) are 0.00035; times two processes and ten stretches of four blocks 0.0070; for two tests 0.0141.
+    comm, waits = communicator(0, A1, B1), [69_400.0, 669_400.0] * 2
+    arrivals = [Arrival(0, block, A1, 5, wait) for block, wait in enumerate(waits)]
+    seen = observations([comm], wait_us={B1: waits}, arrivals=arrivals, blocks=4)
+    assert find_late(seen, LIMITS) == []
+    (late,) = find_late(seen, LIMITS.model_copy(update={"max_chance": 0.02}))
+    assert late.probability == pytest.approx(0.0141, abs=0.0002)
