@@ -171,8 +171,6 @@ def _kernels(comparison: Comparison) -> SectionView:
             f"The sides ran on different hosts ({comparison.placement.common} in common). A change counts as one only"
             " where the hosts in common show it, or where it is larger than what sets of hosts differ by anyway."
         )
-    if comparison.next_step:
-        caveats.append(comparison.next_step)
     return SectionView(
         "kernels",
         "Kernels",

@@ -86,7 +86,8 @@ def _runs_in_words(compared: Sequence[Row] | None, slower: int, elsewhere: int) 
     if compared is None:
         return "runs are not compared yet"
     words = f"{plural(slower, 'workload')} became slower" if slower else "no workload became slower with its latest run"
-    return f"{words}, {elsewhere} on other hosts" if elsewhere else words
+    on_others = f"{plural(elsewhere, 'workload')} {'is' if elsewhere == 1 else 'are'} slower on other hosts"
+    return f"{words}; {on_others}" if elsewhere else words
 
 
 def _facts(hosts: Sequence[Row] | None, compared: Sequence[Row] | None) -> Iterator[Fact]:
@@ -157,8 +158,8 @@ def _hosts(hosts: Sequence[Row] | None) -> SectionView:
             "latest runs. Lost share is the lost part of the rank-time of all ranks of its runs."
         ),
         caveats=tuple(
-            f"Names marked as no machine cannot be followed from run to run: {why}. Say in `run.json` which nodes they"
-            " were (`host_nodes`)."
+            f"Names marked as no machine cannot be followed from run to run: {why}. Say in run.json which nodes they"
+            " were (host_nodes)."
             for why in cautions
         ),
         tables=(table_view("Hosts that were named", named, columns, top=_HOSTS),) if hosts else (),
@@ -230,7 +231,7 @@ def _baselines(rows: Sequence[Row] | None, settings: Settings) -> SectionView:
 
 
 # What is scaled is a model; of runs that name none it is not known whether they do the same work.
-_NO_MODEL = "Only runs of a known model are here, at two sizes or more. Set `model` in `run.json` for the others."
+_NO_MODEL = "Only runs of a known model are here, at two sizes or more. Set model in run.json for the others."
 
 
 def _scaling(rows: Sequence[Row] | None, totals: Sequence[Row] | None) -> SectionView:
