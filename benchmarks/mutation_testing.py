@@ -114,6 +114,8 @@ def measure(package: str, sample: int, seed: int, deadline: float) -> None:
         if mutant.module not in sound:
             # Tests that fail anyway, for want of a program say, would notice every mutant.
             outcome = run_tests(tests[mutant.module], min(_TIMEOUT_S, deadline - time.monotonic()))
+            if outcome == "too late":
+                break
             sound[mutant.module] = outcome == "survived"
             if not sound[mutant.module]:
                 print(f"  left out: {mutant.module}, whose tests do not pass as it is", flush=True)

@@ -154,3 +154,15 @@ def test_a_rank_beyond_its_communicator_is_found() -> None:
 
 def test_two_launches_in_one_directory_are_reported() -> None:
     assert failing(typing([COMMUNICATOR], MEMBERS, incarnations=2)) == {"all_records_come_from_one_launch"}
+
+
+def test_the_books_are_told_in_numbers() -> None:
+    def told(summary: IngestSummary) -> dict[str, str]:
+        return {verdict.rule: verdict.summary for verdict in validation(summary)}
+
+    sound = told(SUMMARY)
+    assert sound["every_byte_is_accounted_for"] == "100 bytes read, all accounted for"
+    assert sound["collective_and_p2p_records_add_up"] == "2 collectives + 1 point-to-point = 3 stored"
+    wrong = told(replace(SUMMARY, records=SUMMARY.records | {"stored": 5}, bytes=SUMMARY.bytes | {"read": 107}))
+    assert wrong["every_byte_is_accounted_for"] == "107 bytes read, 7 unaccounted for"
+    assert wrong["collective_and_p2p_records_add_up"] == "2 of 5 stored records are of no kind or of two"
