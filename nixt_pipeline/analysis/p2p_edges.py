@@ -34,7 +34,7 @@ WITH edges AS (
         c.incarnation, c.id, c.comm_name, c.n_ranks, c.nnodes, source_rank, target_rank, coll_msg_size_bytes,
         coalesce(sum(s.records) FILTER (side = 'Send'), 0) AS send_records,
         coalesce(sum(s.records) FILTER (side = 'Recv'), 0) AS recv_records,
-        -- A rank is one process; after a restart in the same communicator it can be two, of which one is taken.
+        -- A rank is in one process; after a restart in the same communicator it can be two, of which one is taken.
         min(time_p50_us) FILTER (side = 'Send') AS send_time_p50_us,
         min(time_p50_us) FILTER (side = 'Recv') AS recv_time_p50_us
     FROM shares AS s
@@ -42,15 +42,16 @@ WITH edges AS (
     GROUP BY ALL
 ),
 places AS (
-    SELECT incarnation, id, comm_name, n_ranks, nnodes, rank, arg_min(hostname, pid) AS hostname, min(pid) AS pid
+    SELECT incarnation, id, comm_name, n_ranks, nnodes, rank, arg_min(hostname, pid) AS hostname, min(pid) AS pid,
+        arg_min(coalesce(process, hostname || '-pid' || pid), pid) AS process
     FROM membership
     GROUP BY ALL
 )
 SELECT
     (SELECT any_value(run) FROM communicators) AS run,
     e.incarnation, e.id, e.comm_name, e.n_ranks, e.nnodes, e.source_rank, e.target_rank,
-    s.hostname AS source_hostname, s.pid AS source_pid, s.hostname || '-pid' || s.pid AS source_process,
-    t.hostname AS target_hostname, t.pid AS target_pid, t.hostname || '-pid' || t.pid AS target_process,
+    s.hostname AS source_hostname, s.pid AS source_pid, s.process AS source_process,
+    t.hostname AS target_hostname, t.pid AS target_pid, t.process AS target_process,
     s.hostname = t.hostname AS same_host,
     e.coll_msg_size_bytes, e.send_records, e.recv_records,
     greatest(e.send_records, e.recv_records) * e.coll_msg_size_bytes::DOUBLE AS payload_bytes,
@@ -74,7 +75,7 @@ ORDER BY ALL
 
 ANALYSIS = Analysis(
     name="p2p_edges",
-    version="1",
+    version="2",
     title="P2P edges",
     question="Which processes send to which, how much, and which side waits for the other?",
     reading=(
@@ -90,10 +91,16 @@ ANALYSIS = Analysis(
         Column("target_rank", event("rank")[0].type, Role.IDENTIFIER, "", "Receiving rank inside the communicator"),
         Column("source_hostname", STRING, Role.IDENTIFIER, "", "Sending host; null when that rank left no record"),
         Column("source_pid", I64, Role.IDENTIFIER, "", "Sending process id on that host"),
-        Column("source_process", STRING, Role.DERIVED, "", "<hostname>-pid<pid> of the sender"),
+        Column(
+            "source_process",
+            STRING,
+            Role.DERIVED,
+            "",
+            "<hostname>-pid<pid> of the sender, with its rank if it has several",
+        ),
         Column("target_hostname", STRING, Role.IDENTIFIER, "", "Receiving host; null when that rank left no record"),
         Column("target_pid", I64, Role.IDENTIFIER, "", "Receiving process id on that host"),
-        Column("target_process", STRING, Role.DERIVED, "", "<hostname>-pid<pid> of the receiver"),
+        Column("target_process", STRING, Role.DERIVED, "", "The same of the receiver"),
         Column("same_host", BOOL, Role.DERIVED, "", "Whether both ends are on one host"),
         *event("coll_msg_size_bytes"),
         count("send_records", "records", "Stored Sends"),

@@ -43,10 +43,16 @@ _SHARES = Shares(
 )
 
 SQL = f"""
-WITH {_HOTTEST}
+WITH {_HOTTEST},
+members AS (
+    SELECT
+        hash(hash(id, comm_name, n_ranks, nnodes), rank, hostname, pid) AS member,
+        coalesce(process, hostname || '-pid' || pid) AS process
+    FROM membership
+)
 SELECT
     h.run, c.incarnation, h.rank_by_bytes, h.label, h.coll, h.coll_type, h.n_ranks, h.nnodes, h.coll_msg_size_bytes,
-    c.id, c.comm_name, s.rank, s.hostname, s.pid, s.hostname || '-pid' || s.pid AS process,
+    c.id, c.comm_name, s.rank, s.hostname, s.pid, m.process,
     s.records, s.exec_time_mean_us, s.exec_time[1] AS exec_time_min_us, s.exec_time[2] AS exec_time_p25_us,
     s.exec_time[3] AS exec_time_p50_us, s.exec_time[4] AS exec_time_p75_us, s.exec_time[5] AS exec_time_max_us,
     s.busbw[1] AS busbw_p50_gbs,
@@ -56,6 +62,7 @@ SELECT
 FROM shares AS s
 JOIN hottest AS h ON h.rank_by_bytes = s.rank_by_bytes
 JOIN communicators AS c ON hash(c.id, c.comm_name, c.n_ranks, c.nnodes) = s.communicator
+LEFT JOIN members AS m ON m.member = hash(s.communicator, s.rank, s.hostname, s.pid)
 ORDER BY c.incarnation, h.rank_by_bytes, c.comm_name, c.id, s.rank, s.hostname, s.pid
 """
 
@@ -66,7 +73,7 @@ def _parameters(_settings: Settings) -> dict[str, object]:
 
 ANALYSIS = Analysis(
     name="rank_times",
-    version="1",
+    version="2",
     title="Ranks of communicators",
     question="Within a communicator, which rank waits and which one is waited for, and where does it run?",
     reading=(
@@ -81,7 +88,7 @@ ANALYSIS = Analysis(
         LABEL,
         *event("coll", "coll_type", "n_ranks", "nnodes", "coll_msg_size_bytes", "id", "comm_name", "rank"),
         *event("hostname", "pid"),
-        Column("process", STRING, Role.DERIVED, "", "<hostname>-pid<pid>"),
+        Column("process", STRING, Role.DERIVED, "", "<hostname>-pid<pid>, and its rank where that has several"),
         RECORDS,
         derived("exec_time_mean_us", "us", "Mean execution time, waiting included"),
         derived("exec_time_min_us", "us", "Shortest execution time"),

@@ -27,14 +27,14 @@ _SHARES = Shares(
     # Small messages have low bandwidths by nature: they are counted, but their bandwidths and times are left out.
     sql=f"""
     SELECT
-        hostname, pid, coll_type(n_ranks, nnodes) AS coll_type, $min_message_bytes AS min_message_bytes,
+        hostname, pid, writer, coll_type(n_ranks, nnodes) AS coll_type, $min_message_bytes AS min_message_bytes,
         {SAMPLES}
     FROM stored_events
     WHERE hostname BETWEEN $first_host AND $last_host OR ($first_host IS NULL AND hostname IS NULL)
-    GROUP BY hostname, pid, {KERNEL}
+    GROUP BY hostname, pid, writer, {KERNEL}
     """,
     levels=(
-        ("hostname", "pid", "coll", "coll_type", "min_message_bytes"),
+        ("hostname", "pid", "writer", "coll", "coll_type", "min_message_bytes"),
         ("hostname", "coll", "coll_type", "min_message_bytes"),
     ),
     busbw_quantiles=(0.1, 0.5, 0.9),
@@ -51,55 +51,70 @@ WITH complete_cells AS (
     GROUP BY ALL
 ),
 -- In a complete cell every member of the communicator took part, so membership says where the cells belong.
+members AS (
+    SELECT
+        incarnation, hash(id, comm_name, n_ranks, nnodes) AS communicator, rank, hostname, pid,
+        writer_of(process, hostname, pid) AS writer
+    FROM membership
+),
 places AS (
-    SELECT 'process' AS level, incarnation, id, comm_name, n_ranks, nnodes, hostname, pid, count(DISTINCT rank) AS ranks
-    FROM membership GROUP BY ALL
+    SELECT 'process' AS level, incarnation, communicator, hostname, writer, count(DISTINCT rank) AS ranks
+    FROM members GROUP BY ALL
     UNION ALL
-    SELECT 'host', incarnation, id, comm_name, n_ranks, nnodes, hostname, NULL, count(DISTINCT rank)
-    FROM membership GROUP BY ALL
+    SELECT 'host', incarnation, communicator, hostname, NULL, count(DISTINCT rank)
+    FROM members GROUP BY ALL
 ),
 participation AS (
     SELECT
-        p.level, p.hostname, p.pid, c.coll, c.coll_type,
+        p.level, p.hostname, p.writer, c.coll, c.coll_type,
         sum(c.cells) AS cells,
         sum(c.decided * p.ranks / c.n_ranks) AS expected_last_arrivals
     FROM complete_cells AS c
     JOIN places AS p
-        ON p.incarnation = c.incarnation AND p.id IS NOT DISTINCT FROM c.id
-        AND p.comm_name IS NOT DISTINCT FROM c.comm_name
-        AND p.n_ranks = c.n_ranks AND p.nnodes IS NOT DISTINCT FROM c.nnodes
+        ON p.incarnation = c.incarnation AND p.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes)
     GROUP BY ALL
 ),
-process_arrivals AS (
-    SELECT min_hostname AS hostname, min_pid AS pid, coll, coll_type, count(*) AS last_arrivals
+last_ranks AS (
+    SELECT
+        hash(id, comm_name, n_ranks, nnodes) AS communicator, min_rank AS rank, min_hostname AS hostname,
+        min_pid AS pid, coll, coll_type, count(*) AS cells
     FROM cells
     WHERE complete AND n_ranks > 1 AND coll IN (SELECT unnest($sync_collectives))
         -- Ranks with equal shortest times arrived together, within the clock's microsecond: nobody was last.
         AND min_exec_time_us < second_min_exec_time_us
     GROUP BY ALL
 ),
+process_arrivals AS (
+    SELECT l.hostname, m.writer, l.coll, l.coll_type, sum(l.cells) AS last_arrivals
+    FROM last_ranks AS l
+    JOIN members AS m
+        ON hash(m.communicator, m.rank, m.hostname, m.pid) = hash(l.communicator, l.rank, l.hostname, l.pid)
+    GROUP BY ALL
+),
 arrivals AS (
-    SELECT 'process' AS level, hostname, pid, coll, coll_type, last_arrivals FROM process_arrivals
+    SELECT 'process' AS level, hostname, writer, coll, coll_type, last_arrivals FROM process_arrivals
     UNION ALL
     SELECT 'host', hostname, NULL, coll, coll_type, sum(last_arrivals) FROM process_arrivals GROUP BY ALL
 ),
+named AS (SELECT DISTINCT writer_of(process, hostname, pid) AS writer, process FROM processes),
 measured AS (SELECT * REPLACE (CASE level WHEN 0 THEN 'process' ELSE 'host' END AS level) FROM shares)
 SELECT
     (SELECT any_value(run) FROM communicators) AS run,
-    m.level, m.hostname, m.pid, m.hostname || '-pid' || m.pid AS process, m.coll, m.coll_type,
+    m.level, m.hostname, m.pid, n.process, m.coll, m.coll_type,
     m.min_message_bytes, m.records, m.busbw[1] AS busbw_p10_gbs, m.busbw[2] AS busbw_p50_gbs,
     m.busbw[3] AS busbw_p90_gbs, m.exec_time[1] AS exec_time_p50_us,
     coalesce(p.cells, 0) AS cells,
     coalesce(a.last_arrivals, 0) AS last_arrivals,
     round(coalesce(p.expected_last_arrivals, 0), 6) AS expected_last_arrivals
 FROM measured AS m
+LEFT JOIN named AS n ON n.writer = m.writer
 LEFT JOIN participation AS p
-    ON p.level = m.level AND p.hostname IS NOT DISTINCT FROM m.hostname AND p.pid IS NOT DISTINCT FROM m.pid
+    ON p.level = m.level AND p.hostname IS NOT DISTINCT FROM m.hostname AND p.writer IS NOT DISTINCT FROM m.writer
     AND p.coll IS NOT DISTINCT FROM m.coll AND p.coll_type IS NOT DISTINCT FROM m.coll_type
 LEFT JOIN arrivals AS a
-    ON a.level = m.level AND a.hostname IS NOT DISTINCT FROM m.hostname AND a.pid IS NOT DISTINCT FROM m.pid
+    ON a.level = m.level AND a.hostname IS NOT DISTINCT FROM m.hostname AND a.writer IS NOT DISTINCT FROM m.writer
     AND a.coll IS NOT DISTINCT FROM m.coll AND a.coll_type IS NOT DISTINCT FROM m.coll_type
-ORDER BY m.level, m.coll, m.coll_type, m.hostname, m.pid
+ORDER BY m.level, m.coll, m.coll_type, m.hostname, m.pid, n.process
 """
 
 
@@ -112,7 +127,7 @@ def _parameters(settings: Settings) -> dict[str, object]:
 
 ANALYSIS = Analysis(
     name="spatial_correlation",
-    version="1",
+    version="2",
     title="Hosts and processes",
     question="Which hosts and processes communicate differently from the rest, and who keeps the others waiting?",
     reading=(
@@ -126,7 +141,9 @@ ANALYSIS = Analysis(
         Column("level", STRING, Role.DERIVED, "", "host or process"),
         *event("hostname"),
         Column("pid", event("pid")[0].type, Role.IDENTIFIER, "", "Process id on that host; null at host level"),
-        Column("process", STRING, Role.DERIVED, "", "<hostname>-pid<pid>; null at host level"),
+        Column(
+            "process", STRING, Role.DERIVED, "", "<hostname>-pid<pid>, with its rank if it has several; null for hosts"
+        ),
         *event("coll", "coll_type"),
         MIN_MESSAGE_BYTES,
         RECORDS,

@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 
 from nixt_pipeline.diagnosis.lateness import Late
+from nixt_pipeline.diagnosis.processes import names_of
 from nixt_pipeline.settings import Thresholds
 
 # Of the lateness, how much must be between launch and start to be the GPU's, and how little to be the CPU's.
@@ -22,14 +23,15 @@ _LEAST_LAUNCHES = 20
 _WAITED_FOR = """
     SELECT b.comm, b.coll, b.coll_sn, b.max_exec_time_us - b.min_exec_time_us AS waited_us
     FROM blocked_cells AS b
-    JOIN diagnosed_processes AS p ON p.writer = b.last_writer
-    WHERE b.block BETWEEN $first AND $last AND (p.hostname || '-pid' || p.pid) IN (SELECT unnest($late))
+    JOIN diagnosed_members AS m ON m.comm = b.comm AND m.member = b.last_member
+    JOIN diagnosed_processes AS p USING (process)
+    WHERE b.block BETWEEN $first AND $last AND p.name IN (SELECT unnest($late))
         AND b.max_exec_time_us - b.min_exec_time_us > $floor_us
 """
 _WAITED = f"SELECT median(waited_us) FROM ({_WAITED_FOR})"
 _LAUNCHES = f"""
 SELECT
-    (l.hostname || '-pid' || l.pid) IN (SELECT unnest($late)) AS late,
+    l.process IN (SELECT unnest($late)) AS late,
     median(list_min(l.kernel_start_ts) - l.start_ts) AS lag_us, count(*) AS launches
 FROM channels AS l
 JOIN diagnosed_communicators AS k ON k.communicator = hash(l.id, l.comm_name, l.n_ranks, l.nnodes)
@@ -47,7 +49,7 @@ def with_causes(con: duckdb.DuckDBPyConnection, late: list[Late], limits: Thresh
 
 def _cause(con: duckdb.DuckDBPyConnection, late: Late, limits: Thresholds) -> str:
     parameters: dict[str, Any] = {
-        "late": [f"{host}-pid{pid}" for host, pid in late.processes],
+        "late": list(names_of(late.processes)),
         "first": late.window.first,
         "last": late.window.last,
         "floor_us": limits.late_floor_us,

@@ -10,7 +10,7 @@ import duckdb
 
 from nixt_pipeline.diagnosis.findings import Finding, RunCoverage
 from nixt_pipeline.diagnosis.frontier import EarlyEnd, Reach, early_ends, read_frontier
-from nixt_pipeline.diagnosis.observations import Process
+from nixt_pipeline.diagnosis.processes import Process, hosts_of, name_of, names_of, process_of
 from nixt_pipeline.diagnosis.queries import USABLE
 from nixt_pipeline.diagnosis.recording import has_one_slot
 from nixt_pipeline.diagnosis.replays import order_replays
@@ -101,15 +101,17 @@ _PROCESSES = """
 WITH series AS (
     SELECT incarnation, id, comm_name, n_ranks, nnodes, sum(numbers) AS numbers FROM covered_series GROUP BY ALL
 )
-SELECT m.hostname, m.pid, least(sum(m.records - m.records_p2p) / sum(s.numbers), 1) AS rate
+SELECT
+    m.hostname, m.pid, coalesce(m.process, m.hostname || '-pid' || m.pid) AS process,
+    least(sum(m.records - m.records_p2p) / sum(s.numbers), 1) AS rate
 FROM membership AS m
 JOIN series AS s
     ON m.incarnation = s.incarnation AND m.id IS NOT DISTINCT FROM s.id
     AND m.comm_name IS NOT DISTINCT FROM s.comm_name
     AND m.n_ranks = s.n_ranks AND m.nnodes IS NOT DISTINCT FROM s.nnodes
 WHERE m.hostname IS NOT NULL AND m.pid IS NOT NULL
-GROUP BY m.hostname, m.pid
-ORDER BY rate, m.hostname, m.pid
+GROUP BY m.hostname, m.pid, m.process
+ORDER BY rate, m.hostname, m.pid, m.process
 """
 
 _TOTALS = """
@@ -169,8 +171,7 @@ WHERE f.size_bytes > 0
 class Capture:
     """The share of its collectives that one process recorded."""
 
-    hostname: str
-    pid: int
+    process: Process
     rate: float
 
 
@@ -196,11 +197,14 @@ def measure(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> Recorded:
     left_out[REPLAYED] = int(cells) - sum(left_out.values())
     usable = left_out.pop("usable", 0)
     con.execute(_SERIES)
-    captures = [Capture(host, pid, float(rate)) for host, pid, rate in con.sql(_PROCESSES).fetchall()]
+    captures = [
+        Capture(process_of(host, pid, name), float(rate)) for host, pid, name, rate in con.sql(_PROCESSES).fetchall()
+    ]
     one_slot, frontier = has_one_slot(con), read_frontier(con)
     early = early_ends(frontier, one_slot, limits)
     files = con.sql(_CUT_FILES).fetchall()
-    cut = frozenset((host, pid) for host, pid, _, perhaps_cut in files if perhaps_cut and (host, pid) in early)
+    perhaps_cut = {(host, pid) for host, pid, _, perhaps_cut in files if perhaps_cut}
+    cut = frozenset(process for process in early if process[:2] in perhaps_cut)
     losses: dict[str, int] = {}
     all_expected, all_recorded = 0, 0
     for comm, whole_rings, of_all, recorded, without_log, by_nobody, dropped in con.sql(
@@ -342,15 +346,15 @@ def _capture_gap(coverage: RunCoverage, captures: list[Capture]) -> list[Finding
     if missing:
         parts.append(f"{missing} of {coverage.ranks_expected} processes left no record.")
     if poor:
-        names = ", ".join(f"{c.hostname}-pid{c.pid} ({c.rate:.1%})" for c in poor[:8])
+        names = ", ".join(f"{name_of(c.process)} ({c.rate:.1%})" for c in poor[:8])
         parts.append(f"{len(poor)} processes recorded less than half as much as the others ({typical:.1%}): {names}.")
     return [
         Finding(
             kind="capture-gap",
             severity="info",
             level="rank" if poor else "run",
-            hosts=tuple(sorted({capture.hostname for capture in poor})),
-            processes=tuple(sorted(f"{capture.hostname}-pid{capture.pid}" for capture in poor)),
+            hosts=hosts_of(capture.process for capture in poor),
+            processes=names_of(capture.process for capture in poor),
             evidence=" ".join(parts),
             counter_evidence="A process that joined late or left early has fewer records as well.",
             next_step="Look for the missing logs; compare the plugin's settings and the disks of these hosts.",
@@ -367,7 +371,7 @@ def _silent(recorded: Recorded) -> list[Finding]:
 
 
 def _silent_process(process: Process, end: EarlyEnd, cut: bool) -> Finding:
-    name = f"{process[0]}-pid{process[1]}"
+    name = name_of(process)
     why = "Its file was cut: it ends within a record or a block." if cut else "Its file ends with a whole record."
     return Finding(
         kind="process-silent",

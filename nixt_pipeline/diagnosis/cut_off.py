@@ -14,7 +14,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis.observations import Process
+from nixt_pipeline.diagnosis.processes import Process, process_of
 from nixt_pipeline.diagnosis.stopped import TAIL_CHANCE, Series, Track
 
 Ints = NDArray[np.int64]
@@ -30,14 +30,18 @@ MAY_BE_KILLED = 0.01
 SELDOM_KILLED = 0.1
 
 _REACHED = """
-SELECT
-    hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, hostname, pid,
-    ((dump_timestamp_us - $begin) * $moments // $span)::BIGINT AS moment, max(coll_sn)::BIGINT AS reached
-FROM eager_records
-WHERE coll IN (SELECT unnest($colls)) AND coll_sn < 4611686018427387904
-    AND dump_timestamp_us BETWEEN $earliest AND $end AND n_ranks > 1
-    AND hash(id, comm_name, n_ranks, nnodes) IN (SELECT unnest($communicators))
-GROUP BY ALL
+SELECT r.communicator, r.coll, p.hostname, p.pid, p.name, r.moment, r.reached
+FROM (
+    SELECT
+        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, writer,
+        ((dump_timestamp_us - $begin) * $moments // $span)::BIGINT AS moment, max(coll_sn)::BIGINT AS reached
+    FROM eager_records
+    WHERE coll IN (SELECT unnest($colls)) AND coll_sn < 4611686018427387904
+        AND dump_timestamp_us BETWEEN $earliest AND $end AND n_ranks > 1
+        AND hash(id, comm_name, n_ranks, nnodes) IN (SELECT unnest($communicators))
+    GROUP BY ALL
+) AS r
+JOIN diagnosed_processes AS p ON p.writer = r.writer
 """
 
 
@@ -113,23 +117,23 @@ def _begin(
 def _shifts(ends_us: Mapping[Process, int]) -> dict[str, float]:
     """By how much the clock of each host seems to be ahead: all processes of a job end at nearly the same time."""
     of_host: dict[str, list[int]] = defaultdict(list)
-    for (host, _), end in ends_us.items():
-        of_host[host].append(end)
+    for process, end in ends_us.items():
+        of_host[process[0]].append(end)
     middles = {host: float(np.median(ends)) for host, ends in of_host.items()}
     usual = float(np.median(list(middles.values()))) if middles else 0.0
     return {host: middle - usual for host, middle in middles.items()}
 
 
 def _reached(
-    rows: Iterable[tuple[int, str, str, int, int, int]], series: Sequence[Series], shifts: Mapping[str, int]
+    rows: Iterable[tuple[int, str, str, int, str, int, int]], series: Sequence[Series], shifts: Mapping[str, int]
 ) -> list[Ints]:
     """How far each process (row) of each series was at each moment (column)."""
     place = {(item.communicator, item.coll): number for number, item in enumerate(series)}
     member = [{process: row for row, process in enumerate(item.last)} for item in series]
     reached = [np.full((len(item.last), _MOMENTS), -1, dtype=np.int64) for item in series]
-    for communicator, coll, host, pid, moment, number in rows:
+    for communicator, coll, host, pid, name, moment, number in rows:
         at = place.get((communicator, coll))
-        row = None if at is None else member[at].get((host, pid))
+        row = None if at is None else member[at].get(process_of(host, pid, name))
         if at is not None and row is not None:
             column = min(max(moment - shifts.get(host, 0), 0), _MOMENTS - 1)
             reached[at][row, column] = max(reached[at][row, column], number)

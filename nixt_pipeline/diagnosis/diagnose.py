@@ -18,6 +18,7 @@ from nixt_pipeline.diagnosis.intermittent import find_hesitations
 from nixt_pipeline.diagnosis.late_findings import late_findings, outstanding, without_uneven_replicas
 from nixt_pipeline.diagnosis.lateness import Late, find_late
 from nixt_pipeline.diagnosis.observations import Observations, observe
+from nixt_pipeline.diagnosis.ranks import with_ranks
 from nixt_pipeline.diagnosis.resolution import least_cost_share, not_resolvable
 from nixt_pipeline.diagnosis.transfer import Blame, find_slow
 from nixt_pipeline.diagnosis.transfer_findings import transfer_findings
@@ -61,11 +62,12 @@ def diagnose_views(
         seen = attempts.decisive(f"launch {incarnation}", observe, con, incarnation, limits)
         if seen is None:
             continue
-        findings += attempts.decisive("hangs and mismatches", find_hangs, con, seen, recorded, limits, ending) or []
+        of_launch = attempts.decisive("hangs and mismatches", find_hangs, con, seen, recorded, limits, ending) or []
         if not reason:
-            findings += _from_times(con, seen, coverage, limits, attempts)
+            of_launch += _from_times(con, seen, coverage, limits, attempts)
             least = attempts.informative("the smallest visible cost", least_cost_share, seen, limits)
             told_from.append((float(seen.block_us.sum()), least))
+        findings += with_ranks(con, seen, of_launch)
     if told_from:  # of the longest launch
         coverage = replace(coverage, least_cost_share=max(told_from, key=lambda launch: launch[0])[1])
     findings += attempts.informative("lost records", capture_findings, recorded) or []

@@ -43,9 +43,10 @@ class Finding:
     """One thing that is wrong.
 
     With `ambiguous`, one of the named hosts, processes or communicators is at fault and the log cannot say which;
-    without it, all of them are. `onset_us` and `until_us` are Unix microseconds by the clocks of the hosts that wrote;
-    None means since the start and until the end of the log. `place` says in words where it is when neither a host nor
-    a process is at fault: communicators, with their members.
+    without it, all of them are. `ranks` are those of the processes in the communicator of the whole launch; empty when
+    it has none. `onset_us` and `until_us` are Unix microseconds by the clocks of the hosts that wrote; None means since
+    the start and until the end of the log. `place` says in words where it is when neither a host nor a process is at
+    fault: communicators, with their members.
     """
 
     kind: Kind
@@ -57,6 +58,7 @@ class Finding:
     hosts: tuple[str, ...] = ()
     processes: tuple[str, ...] = ()
     communicators: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
     ambiguous: bool = False
     onset_us: int | None = None
     until_us: int | None = None
@@ -71,6 +73,7 @@ class Finding:
             "level": self.level,
             "hosts": list(self.hosts),
             "processes": list(self.processes),
+            "ranks": list(self.ranks),
             "communicators": list(self.communicators),
             "ambiguous": self.ambiguous,
             "onset_us": self.onset_us,

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import duckdb
 
 from nixt_pipeline.diagnosis.alike import UNKNOWN, Pace
-from nixt_pipeline.diagnosis.observations import Process
+from nixt_pipeline.diagnosis.processes import Process, process_of
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
 _FRONTIER = """
 CREATE OR REPLACE TEMP TABLE frontier AS
 SELECT
-    hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, hostname, pid,
+    hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, writer,
     max(coll_sn)::BIGINT AS last_sn, min(coll_sn)::BIGINT AS first_sn, count(*) AS records,
     max(dump_timestamp_us) AS last_us, min(dump_timestamp_us) AS first_us,
     -- The slope of few numbers, written in a pass or two, is that of the passes.
@@ -71,12 +71,18 @@ def read_frontier(con: duckdb.DuckDBPyConnection) -> list[Reach]:
     after `order_replays`."""
     con.execute(_FRONTIER, {"waiting": list(WAITING_COLLECTIVES), "regular": _REGULAR})
     rows = con.sql(
-        "SELECT communicator, coll, hostname, pid, last_sn, first_sn, records, last_us, first_us, per_us, size_bytes"
-        " FROM frontier ORDER BY ALL"
+        "SELECT communicator, coll, hostname, pid, process, last_sn, first_sn, records, last_us, first_us, per_us,"
+        " size_bytes"
+        " FROM frontier JOIN ("
+        "   SELECT DISTINCT writer_of(process, hostname, pid) AS writer, hostname, pid, process FROM processes"
+        " ) USING (writer)"
+        " ORDER BY ALL"
     ).fetchall()
     return [
-        Reach(comm, coll, (host, pid), last, first, records, last_us, first_us, Pace(per_us, size_bytes))
-        for comm, coll, host, pid, last, first, records, last_us, first_us, per_us, size_bytes in rows
+        Reach(
+            comm, coll, process_of(host, pid, name), last, first, records, last_us, first_us, Pace(per_us, size_bytes)
+        )
+        for comm, coll, host, pid, name, last, first, records, last_us, first_us, per_us, size_bytes in rows
     ]
 
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 from nixt_pipeline.diagnosis.ending import Ending
 from nixt_pipeline.diagnosis.findings import Finding, Severity
 from nixt_pipeline.diagnosis.mid_step import MidStep
-from nixt_pipeline.diagnosis.observations import Communicator, Process
+from nixt_pipeline.diagnosis.observations import Communicator
 from nixt_pipeline.diagnosis.parts import Part
+from nixt_pipeline.diagnosis.processes import Process, hosts_of, names_of
 from nixt_pipeline.diagnosis.sequel import Sequel
 from nixt_pipeline.diagnosis.stopped import Series, Stop, Track
 from nixt_pipeline.diagnosis.urgency import utc
@@ -36,13 +37,13 @@ def behind(stop: Stop, tracks: Sequence[Track], sure: bool, killed_share: float)
         for track in stop.first[:4]
     )
     suspects = sorted(stop.suspects)
-    hosts = tuple(sorted({host for host, _ in suspects}))
+    hosts = hosts_of(suspects)
     return Finding(
         kind="hang",
         severity="P0" if sure else "P2",
         level="communicator" if len(suspects) > 1 else "rank",
         hosts=hosts,
-        processes=_names(suspects),
+        processes=names_of(suspects),
         communicators=tuple(sorted({track.comm.id for track in stop.first})),
         ambiguous=len(suspects) > 1,
         evidence=(
@@ -68,7 +69,7 @@ def never_completed(item: Series) -> Finding:
         severity="P1",
         level="communicator",
         hosts=tuple(sorted(item.comm.hosts)),
-        processes=_names(sorted(item.comm.members)),
+        processes=names_of(item.comm.members),
         communicators=(item.comm.id,),
         ambiguous=True,
         evidence=(
@@ -90,8 +91,8 @@ def within_step(processes: Sequence[Process], begun: Mapping[Communicator, MidSt
         kind="hang",
         severity="P1",
         level="communicator" if whole else "run",
-        hosts=tuple(sorted({host for host, _ in processes})),
-        processes=_names(processes),
+        hosts=hosts_of(processes),
+        processes=names_of(processes),
         communicators=tuple(sorted(comm.id for comm in begun)),
         ambiguous=True,
         evidence=f"It stopped in the middle of a step: {'; '.join(_ending(*item) for item in begun.items())}.",
@@ -160,10 +161,10 @@ def _went_on(finding: Finding, part: Part, sequel: Sequel) -> Finding:
             counter_evidence=f"{finding.counter_evidence} Communicators that were replaced on purpose would look so.",
             next_step="Look in the job's output for why the communicators were made anew at that time.",
         )
-    names = _names(sequel.left)
+    names = names_of(sequel.left)
     one = len(names) == 1
-    hosts = frozenset(host for host, _ in sequel.left)
-    stay = frozenset(host for host, _ in sequel.went_on)
+    hosts = frozenset(hosts_of(sequel.left))
+    stay = frozenset(hosts_of(sequel.went_on))
     return replace(
         told,
         severity=_at_most_p1(finding.severity),
@@ -247,10 +248,6 @@ def _restart(sequel: Sequel | None) -> str:
         f" The job was started again at {utc(launch.first_us)} ({launch.processes} processes) and went on until"
         f" {utc(launch.last_us)}."
     )
-
-
-def _names(processes: Iterable[Process]) -> tuple[str, ...]:
-    return tuple(f"{host}-pid{pid}" for host, pid in processes)
 
 
 def _list(names: Sequence[str]) -> str:

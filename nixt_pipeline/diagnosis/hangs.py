@@ -18,8 +18,9 @@ from nixt_pipeline.diagnosis.cut_off import MAY_BE_KILLED, SELDOM_KILLED, Past, 
 from nixt_pipeline.diagnosis.ending import Ending
 from nixt_pipeline.diagnosis.findings import Finding
 from nixt_pipeline.diagnosis.mid_step import stopped_in_step
-from nixt_pipeline.diagnosis.observations import Communicator, Edge, Observations, Process
+from nixt_pipeline.diagnosis.observations import Communicator, Edge, Observations
 from nixt_pipeline.diagnosis.parts import Part, Span, parts_of, read_spans
+from nixt_pipeline.diagnosis.processes import Process, hosts_of, name_of, names_of
 from nixt_pipeline.diagnosis.sequel import Launch, Sequel, last_times, read_launches, restarted, what_followed
 from nixt_pipeline.diagnosis.stopped import (
     SEND_RECV,
@@ -197,17 +198,17 @@ def _past(launch: _Launch, part: Part, series: list[Series], stopped: Iterable[C
 
 
 def _without_counterpart(seen: Observations, edge: Edge) -> Finding:
-    (source_host, source_pid), (host, pid) = edge.source, edge.target
+    source, target = name_of(edge.source), name_of(edge.target)
     return Finding(
         kind="mismatch",
         severity="P1",
         level="link",
-        hosts=tuple(sorted({source_host, host})),
-        processes=tuple(sorted((f"{source_host}-pid{source_pid}", f"{host}-pid{pid}"))),
+        hosts=hosts_of((edge.source, edge.target)),
+        processes=names_of((edge.source, edge.target)),
         communicators=(seen.communicators[edge.comm].id,),
         ambiguous=True,
         evidence=(
-            f"{source_host}-pid{source_pid} completed {edge.sent:,} Sends to {host}-pid{pid}, which completed"
+            f"{source} completed {edge.sent:,} Sends to {target}, which completed"
             f" {edge.received:,} Recvs from it; neither lost a record."
         ),
         counter_evidence="A Recv whose record has another peer (a plugin's numbering) would look the same.",
@@ -229,7 +230,7 @@ def _mismatches(rows: list[tuple[Any, ...]], seen: Observations) -> list[Finding
                 severity="P0",
                 level="communicator",
                 hosts=tuple(sorted(comm.hosts)),
-                processes=tuple(f"{host}-pid{pid}" for host, pid in comm.members),
+                processes=names_of(comm.members),
                 communicators=(comm.id,),
                 ambiguous=True,
                 onset_us=min((row[4] for row in found if row[4] is not None), default=None),

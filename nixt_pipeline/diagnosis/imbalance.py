@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from nixt_pipeline.diagnosis.findings import Effect, Finding
 from nixt_pipeline.diagnosis.observations import Observations
+from nixt_pipeline.diagnosis.processes import hosts_of, names_of
 from nixt_pipeline.diagnosis.windows import Window, densest_window, noise_of
 from nixt_pipeline.settings import Thresholds
 
@@ -34,7 +35,7 @@ def find_imbalance(seen: Observations, limits: Thresholds) -> list[Finding]:
             with np.errstate(divide="ignore", invalid="ignore"):
                 ratio = np.nan_to_num(work[number] / np.median(others, axis=0), nan=1.0, posinf=1.0)
             changed = _changed(ratio, work[number], limits)
-            hosts = tuple(sorted({host for host, _ in seen.stages()[number]}))
+            hosts = hosts_of(seen.stages()[number])
             if changed is not None and len(hosts) == 1:
                 findings.append(_slow_stage(seen, hosts[0], *changed, work[number]))
             elif changed is None and float(np.median(ratio)) >= limits.min_slowdown:
@@ -111,7 +112,7 @@ def _slow_stage(seen: Observations, host: str, window: Window, slowdown: float, 
         severity="P2",
         level="host",
         hosts=(host,),
-        processes=tuple(f"{name}-pid{pid}" for name, pid in seen.processes if name == host),
+        processes=names_of(process for process in seen.processes if process[0] == host),
         onset_us=window.onset_us(seen.block_end_us),
         until_us=window.until_us(seen.block_end_us),
         effect=Effect(lost / float(seen.block_us[part].sum()), slowdown, lost * len(seen.processes) / 1e6),

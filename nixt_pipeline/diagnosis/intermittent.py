@@ -11,7 +11,8 @@ import numpy as np
 import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 
 from nixt_pipeline.diagnosis.lateness import Floats, Late, deficits, find_late
-from nixt_pipeline.diagnosis.observations import Observations, Process
+from nixt_pipeline.diagnosis.observations import Observations
+from nixt_pipeline.diagnosis.processes import Process
 from nixt_pipeline.diagnosis.windows import Window, chance
 from nixt_pipeline.settings import Thresholds
 

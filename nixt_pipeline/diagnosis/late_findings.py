@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 from nixt_pipeline.diagnosis.findings import Effect, Finding, Severity, severity_by_cost
 from nixt_pipeline.diagnosis.lateness import Late
-from nixt_pipeline.diagnosis.observations import Observations, Process
+from nixt_pipeline.diagnosis.observations import Observations
+from nixt_pipeline.diagnosis.processes import Process, hosts_of, name_of, names_of, ranks_of
 from nixt_pipeline.diagnosis.stages import pipeline_peers, tensor_groups
 from nixt_pipeline.settings import Thresholds
 
@@ -156,13 +157,14 @@ def _sure(seen: Observations, first: Late, group: list[Late]) -> bool:
         return False
     if seen.matched_p2p > 0 or len(group) > 1:
         return True
-    return all(len({host for host, _ in stage} if first.level == "host" else stage) > 1 for stage in seen.stages())
+    return all(len(hosts_of(stage) if first.level == "host" else stage) > 1 for stage in seen.stages())
 
 
 def _finding(seen: Observations, first: Late, group: list[Late], severity: Severity) -> Finding:
     hosts = tuple(sorted({host for late in group for host in late.hosts}))
-    processes = tuple(sorted(f"{host}-pid{pid}" for late in group for host, pid in late.processes))
-    names = [late.hosts[0] if late.level == "host" else f"{late.hosts[0]}-pid{late.processes[0][1]}" for late in group]
+    unsure = [process for late in group if late.any_of_process for process in late.processes]
+    processes = names_of({*ranks_of(unsure, seen.processes), *(item for late in group for item in late.processes)})
+    names = list(dict.fromkeys(map(_name, group)))
     name = names[0] if len(names) == 1 else f"one of {', '.join(names[:_SHOWN])}"
     everybody = "The other hosts" if first.level == "host" else "The other processes"
     share = first.cost_share
@@ -183,7 +185,7 @@ def _finding(seen: Observations, first: Late, group: list[Late], severity: Sever
         communicators=tuple(
             sorted({comm.id for comm in seen.communicators if set(comm.members) & set(first.processes)})
         ),
-        ambiguous=len(group) > 1,
+        ambiguous=len(group) > 1 or bool(unsure),
         onset_us=first.window.onset_us(seen.block_end_us),
         until_us=first.window.until_us(seen.block_end_us),
         effect=Effect(share, first.slowdown, first.lost_us / 1e6),
@@ -198,6 +200,13 @@ def _finding(seen: Observations, first: Late, group: list[Late], severity: Sever
             f" pressure, Python garbage collection. The network is not the suspect.{_role(seen, first)}"
         ),
     )
+
+
+def _name(late: Late) -> str:
+    if late.level == "host":
+        return late.hosts[0]
+    process = late.processes[0]
+    return f"a rank of {name_of(process[:2])}" if late.any_of_process else name_of(process)
 
 
 def _role(seen: Observations, first: Late) -> str:
@@ -216,7 +225,7 @@ def _when(first: Late) -> str:
 def _victims(seen: Observations, first: Late) -> str:
     """Who waits: first those of its stage, and everybody else through them."""
     stage = next(stage for stage in seen.stages() if set(first.processes) <= stage)
-    peers = sorted({host for host, _ in stage - set(first.processes)})
+    peers = hosts_of(stage - set(first.processes))
     shown = ", ".join(peers[:_SHOWN]) + (f" and {len(peers) - _SHOWN} more" if len(peers) > _SHOWN else "")
     through = " and through them all others" if len(stage) < len(seen.processes) else ""
     return f" Victims: its peers on {shown}{through}."

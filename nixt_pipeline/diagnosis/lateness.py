@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis.observations import Communicator, Observations, Process
+from nixt_pipeline.diagnosis.observations import Communicator, Observations
+from nixt_pipeline.diagnosis.processes import Process, hosts_of
 from nixt_pipeline.diagnosis.windows import Marks, Noise, Window, chance, densest_window, noise_of
 from nixt_pipeline.settings import Thresholds
 
@@ -47,7 +48,7 @@ class Late:
     `cost_share`: of the time in its window; `typical_share`: in the middle block, which a checkpoint does not move.
     `last_share`: of the waiting in its collectives, how much was for it; None where a later one hides it.
     `intermittent`: late in the marked blocks of its window only. `cause`: a sentence about its CPU or GPU, where that
-    was recorded.
+    was recorded. `any_of_process`: confirmed only where any rank of its process may be meant.
     """
 
     level: str
@@ -66,6 +67,7 @@ class Late:
     peers: int
     intermittent: bool = False
     cause: str = ""
+    any_of_process: bool = False
 
 
 def deficits(seen: Observations) -> tuple[Floats, Floats]:
@@ -212,7 +214,7 @@ def _judge(
     processes = tuple(seen.processes[row] for row in candidate.rows)
     return Late(
         level=candidate.level,
-        hosts=tuple(sorted({host for host, _ in processes})),
+        hosts=hosts_of(processes),
         processes=processes,
         stage=candidate.stage,
         window=window,
@@ -244,13 +246,15 @@ def _confirmed(
     for late in suspects:
         others = [other for other in (*suspects, *named) if other is not late]
         least_us = _LEAST_WAITED * late.late_us * late.window.length
-        convincing = [
-            (share, cells)
-            for share, waited_us, cells in _waiting(seen, late, others)
-            if share >= limits.min_last_share and waited_us >= least_us
-        ]
-        if convincing:
-            confirmed.append(replace(late, last_share=convincing[0][0], waited_cells=convincing[0][1]))
+        for entity in [late, replace(late, any_of_process=True)][: 2 if late.level == "rank" else 1]:
+            convincing = [
+                (share, cells)
+                for share, waited_us, cells in _waiting(seen, entity, others)
+                if share >= limits.min_last_share and waited_us >= least_us
+            ]
+            if convincing:
+                confirmed.append(replace(entity, last_share=convincing[0][0], waited_cells=convincing[0][1]))
+                break
         else:
             left.append(late)
     return confirmed, left
@@ -294,20 +298,24 @@ def _hidden(late: Late, named: list[Late]) -> bool:
 
 
 def _waited_for(late: Late) -> Callable[[Process], bool]:
-    """Whether a process that came last is the entity, or on it when it is a host."""
+    """Whether a process that came last is the entity, or on it when it is a host, or another rank of its process."""
     processes, hosts = set(late.processes), set(late.hosts)
+    if late.any_of_process:
+        ids = {process[:2] for process in processes}
+        return lambda process: process[:2] in ids
     return lambda process: process in processes or (late.level == "host" and process[0] in hosts)
 
 
 def _shared(seen: Observations, late: Late) -> list[Communicator]:
     """The communicators in which the entity meets others of its stage, and of no other: among several stages, who
-    waited for the one that is late comes last as well."""
+    waited for the one that is late comes last as well. Those of which it is not known which rank of its process is in
+    them, only where it may be any."""
     processes = set(late.processes)
     stage = next(stage for stage in seen.stages() if processes <= stage)
     shared = []
     for comm in seen.communicators:
         inside = sum(member in processes for member in comm.members)
-        told_apart = late.level == "rank" or len(comm.hosts) > 1
+        told_apart = len(comm.hosts) > 1 if late.level == "host" else comm.certain != late.any_of_process
         if inside and inside < len(comm.members) and told_apart and stage.issuperset(comm.members):
             shared.append(comm)
     return shared

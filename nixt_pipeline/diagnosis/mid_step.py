@@ -12,6 +12,8 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from nixt_pipeline.diagnosis.processes import Process, name_of
+
 Ints = NDArray[np.int64]
 
 # The longest step looked for. One that has more operations mostly repeats some of them, as layers do.
@@ -33,7 +35,9 @@ _COMPLETED = """
 SELECT hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, coll_msg_size_bytes::BIGINT AS size_bytes,
     coalesce(dump_timestamp_us, 0) AS written_us
 FROM stored_events
-WHERE hostname = $hostname AND pid = $pid AND kind = 'collective' AND n_ranks > 1 AND coll_sn < 4611686018427387904
+WHERE hostname = $hostname AND pid = $pid
+    AND writer = (SELECT writer FROM diagnosed_processes WHERE name = $process)
+    AND kind = 'collective' AND n_ranks > 1 AND coll_sn < 4611686018427387904
 """
 
 # How many collectives of each communicator anybody recorded; those of CUDA graphs are no steps.
@@ -83,7 +87,7 @@ class MidStep:
 
 
 def stopped_in_step(
-    con: duckdb.DuckDBPyConnection, incarnation: int, process: tuple[str, int], communicators: Collection[int]
+    con: duckdb.DuckDBPyConnection, incarnation: int, process: Process, communicators: Collection[int]
 ) -> list[MidStep]:
     """Which of the `communicators` (hashes) of a launch stopped in the middle of a step, by the log of the busiest
     `process`, of those of which it recorded all that anybody did. Call it after `coverage.measure`, for a log that
@@ -96,13 +100,14 @@ def stopped_in_step(
 
 
 def _logs(
-    con: duckdb.DuckDBPyConnection, incarnation: int, process: tuple[str, int], communicators: Collection[int]
+    con: duckdb.DuckDBPyConnection, incarnation: int, process: Process, communicators: Collection[int]
 ) -> dict[int, Log]:
     """What one process wrote by communicator, without those that lack what others recorded."""
     known = dict(con.sql(_KNOWN, params={"incarnation": incarnation}).fetchall())
-    hostname, pid = process
     con.execute("SET preserve_insertion_order = true")
-    rows = con.sql(_COMPLETED, params={"hostname": hostname, "pid": pid}).fetchnumpy()
+    rows = con.sql(
+        _COMPLETED, params={"hostname": process[0], "pid": process[1], "process": name_of(process)}
+    ).fetchnumpy()
     con.execute("SET preserve_insertion_order = false")
     times = np.sort(rows["written_us"])
     begins = times[np.diff(times, prepend=times[:1]) > _PASS_US]

@@ -19,6 +19,7 @@ from nixt_pipeline.diagnosis import point_to_point as p2p
 from nixt_pipeline.diagnosis import queries
 from nixt_pipeline.diagnosis.block_times import ClockStep, block_times
 from nixt_pipeline.diagnosis.overlap import measure_overlap
+from nixt_pipeline.diagnosis.processes import Process, hosts_of, process_of
 from nixt_pipeline.diagnosis.recording import has_one_slot
 from nixt_pipeline.diagnosis.sampled import filled, like_others, numbered, typical_times
 from nixt_pipeline.diagnosis.stages import find_stages
@@ -28,7 +29,6 @@ from nixt_pipeline.settings import Thresholds
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Columns = dict[str, NDArray[Any]]
-Process = p2p.Process
 Edge = p2p.Edge
 
 # Incomplete collectives that are looked at in each block of a communicator: more tell hardly more, but take memory.
@@ -45,7 +45,8 @@ MIN_BLOCKS, MAX_BLOCKS = 4, 40
 
 @dataclass(frozen=True)
 class Communicator:
-    """One communicator of the launch, with its members by rank."""
+    """One communicator of the launch, with its members by rank. `certain` unless a member is one of several ranks of
+    its process, of which any could be in it."""
 
     number: int
     id: str
@@ -55,11 +56,12 @@ class Communicator:
     coll_type: str
     role: str | None
     members: tuple[Process, ...]
+    certain: bool = True
 
     @property
     def hosts(self) -> frozenset[str]:
         """Where its ranks run."""
-        return frozenset(host for host, _ in self.members)
+        return frozenset(hosts_of(self.members))
 
     @property
     def shape(self) -> tuple[object, ...]:
@@ -131,7 +133,7 @@ class Observations:
     @property
     def hosts(self) -> tuple[str, ...]:
         """Every host that wrote a record."""
-        return tuple(sorted({host for host, _ in self.processes}))
+        return hosts_of(self.processes)
 
     def stages(self) -> tuple[frozenset[Process], ...]:
         """Processes that do the same work; see `stages.find_stages`."""
@@ -164,15 +166,17 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
     `order_replays`."""
     launch: dict[str, Any] = {"incarnation": incarnation}
     blocks = _prepare(con, launch)
-    communicators = _communicators(con, launch)
-    processes = tuple(con.sql("SELECT hostname, pid FROM diagnosed_processes ORDER BY process").fetchall())
-    edges = p2p.point_to_point(con, incarnation, blocks)
+    rows = con.sql("SELECT hostname, pid, name FROM diagnosed_processes ORDER BY process").fetchall()
+    processes = tuple(process_of(*row) for row in rows)
+    communicators = _communicators(con, processes)
+    edges = p2p.point_to_point(con, incarnation, blocks, processes)
     in_collectives = _in_collectives(con, blocks)
     spent = [*in_collectives, *(edges.spent if edges.complete else [])]
     [(lossy,)] = con.sql("SELECT coalesce(bool_or(NOT whole), false) FROM blocks").fetchall()
-    members = con.sql(queries.MEMBER_SERIES, params=launch).fetchnumpy() if lossy else None
-    occupied = _by_process(spent, "time_us", members, len(processes), blocks)
-    carried = _by_process(in_collectives, "carried_us", members, len(processes), blocks)
+    members = con.sql(queries.MEMBER_SERIES).fetchnumpy() if lossy else None
+    together = _unsure(con, communicators, processes)
+    occupied = _by_process(spent, "time_us", members, together, blocks)
+    carried = _by_process(in_collectives, "carried_us", members, together, blocks)
     communicating = occupied - carried
     times = block_times(con, blocks, float(con.sql(queries.SPAN, params=launch).fetchall()[0][0] or 0), limits)
     last = {"blocks": blocks, "floor_us": limits.late_floor_us, "share": limits.late_spread_share}
@@ -189,8 +193,8 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
         block_us=np.maximum(times.lasted_us, np.median(communicating, axis=0)),
         block_end_us=times.ends_us,
         arrivals=tuple(
-            Arrival(comm, block, (host, pid), cells, waited)
-            for comm, block, host, pid, cells, waited in con.sql(queries.LAST_ARRIVALS, params=last).fetchall()
+            Arrival(comm, block, processes[process], cells, waited)
+            for comm, block, process, cells, waited in con.sql(queries.LAST_ARRIVALS, params=last).fetchall()
         ),
         transfers=(*_collective_transfers(con, communicators), *_edge_transfers(edges.pairs)),
         edges=tuple(edges.edges),
@@ -204,6 +208,7 @@ def _prepare(con: duckdb.DuckDBPyConnection, launch: dict[str, Any]) -> int:
     """Create the temporary tables of usable collectives, cut into blocks; returns the number of blocks."""
     con.execute(queries.COMMUNICATORS, launch)
     con.execute(queries.PROCESSES, launch)
+    con.execute(queries.MEMBERS, launch)
     con.execute(queries.USABLE_CELLS, {"sync": list(SYNC_COLLECTIVES)})
     con.execute(queries.SERIES, {"least": _PULSE, "most_places": _MOST_PLACES})
     [(pulse,)] = con.sql("SELECT max(pulse) FROM series").fetchall()
@@ -216,22 +221,44 @@ def _prepare(con: duckdb.DuckDBPyConnection, launch: dict[str, Any]) -> int:
     return blocks
 
 
-def _communicators(con: duckdb.DuckDBPyConnection, launch: dict[str, Any]) -> tuple[Communicator, ...]:
+def _communicators(con: duckdb.DuckDBPyConnection, processes: Sequence[Process]) -> tuple[Communicator, ...]:
     members: dict[int, list[Process]] = defaultdict(list)
-    for comm, _, host, pid in con.sql(queries.MEMBERS, params=launch).fetchall():
-        members[comm].append((host, pid))
+    for comm, process in con.sql("SELECT comm, process FROM diagnosed_members ORDER BY comm, rank, process").fetchall():
+        members[comm].append(processes[process])
+    unsure = {comm for (comm,) in con.sql(queries.UNSURE).fetchall()}
     rows = con.sql(
         "SELECT comm, id, comm_name, n_ranks, nnodes, coll_type, parallel_role"
         " FROM diagnosed_communicators ORDER BY comm"
     ).fetchall()
     return tuple(
-        Communicator(number, name, label, ranks, nodes, kind, role, tuple(members[number]))
+        Communicator(number, name, label, ranks, nodes, kind, role, tuple(members[number]), number not in unsure)
         for number, name, label, ranks, nodes, kind, role in rows
     )
 
 
-def _by_process(spent: list[Columns], what: str, members: Columns | None, processes: int, blocks: int) -> Floats:
-    """Sums of the column `what` by process and block. A block of a series in which a process has no record is filled
+@dataclass(frozen=True)
+class _Together:
+    """The number of each process among the process ids, of which one can have several ranks; and the series of
+    which it is not known which of these ranks are in them."""
+
+    process_id: Ints
+    series: Ints
+
+
+def _unsure(
+    con: duckdb.DuckDBPyConnection, communicators: Sequence[Communicator], processes: Sequence[Process]
+) -> _Together:
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(process[:2] for process in processes))}
+    unsure = [comm.number for comm in communicators if not comm.certain]
+    series = (
+        con.sql(queries.UNSURE_SERIES, params={"unsure": unsure}).fetchnumpy()["series"] if unsure else np.array([])
+    )
+    return _Together(np.array([numbers[process[:2]] for process in processes], np.int64), series.astype(np.int64))
+
+
+def _by_process(spent: list[Columns], what: str, members: Columns | None, together: _Together, blocks: int) -> Floats:
+    """Sums of the column `what` by process and block. What any rank of a process id could have spent is shared out
+    among all of them. A block of a series in which a process has no record is filled
     from other blocks, and a series in which it has none at all (of `members`, which lists them) like those of others,
     lest what was not recorded looks like time spent elsewhere."""
     series, process, block, time = (
@@ -241,11 +268,19 @@ def _by_process(spent: list[Columns], what: str, members: Columns | None, proces
     by_series = np.full((rows.shape[1], blocks), np.nan)
     by_series[row, block] = time
     by_series = filled(by_series)
-    result = np.zeros((processes, blocks))
-    np.add.at(result, rows[1], by_series)
+    result = np.zeros((len(together.process_id), blocks))
+    unsure = np.isin(rows[0], together.series)
+    np.add.at(result, rows[1, ~unsure], by_series[~unsure])
     if members is not None:
         np.add.at(result, *_never_recorded(rows, by_series, members))
-    return result
+    return result + _shared_out(rows[1, unsure], by_series[unsure], together.process_id) if unsure.any() else result
+
+
+def _shared_out(process: Ints, times: Floats, process_id: Ints) -> Floats:
+    """The times by process, each the mean over all with its process id."""
+    sums = np.zeros((process_id.max() + 1, times.shape[1]))
+    np.add.at(sums, process_id[process], times)
+    return (sums / np.bincount(process_id)[:, None])[process_id]
 
 
 def _never_recorded(rows: Ints, by_series: Floats, members: Columns) -> tuple[Ints, Floats]:

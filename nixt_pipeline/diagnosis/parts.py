@@ -15,7 +15,8 @@ import numpy as np
 import scipy  # its parts are loaded when they are used
 
 from nixt_pipeline.diagnosis.alike import classes
-from nixt_pipeline.diagnosis.observations import Communicator, Process, Transfer
+from nixt_pipeline.diagnosis.observations import Communicator, Transfer
+from nixt_pipeline.diagnosis.processes import Process
 
 # What one pass of the dump thread writes of several communicators is no sequence in time: a pause is longer, or between
 # two communicators that were each in use for longer.

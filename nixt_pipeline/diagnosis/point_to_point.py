@@ -3,6 +3,7 @@
 Edges lie within a communicator, so that passes over communicators bound the memory.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,8 +15,7 @@ from numpy.typing import NDArray
 
 from nixt_pipeline.diagnosis.alike import UNKNOWN, Pace
 from nixt_pipeline.diagnosis.p2p_order import find_order
-
-Process = tuple[str, int]  # hostname, pid
+from nixt_pipeline.diagnosis.processes import Process
 
 # Matching so many Sends with their Recvs takes a third of the default memory limit.
 _SENDS_PER_PASS = 3_000_000
@@ -37,7 +37,7 @@ WHERE t.incarnation = $incarnation AND t.kind = 'p2p' AND t.coll = 'Send'
 # The operations of each end of each edge; `writer` is the hash of the process.
 _RECORDED = """
     SELECT
-        k.comm, e.coll = 'Send' AS sends, e.rank, e.p2p_peer AS peer, hash(e.hostname, e.pid) AS writer,
+        k.comm, e.coll = 'Send' AS sends, e.rank, e.p2p_peer AS peer, e.writer,
         e.coll_sn::BIGINT AS sn, e.coll_msg_size_bytes AS size_bytes, e.coll_exec_time_us AS time_us,
         e.dump_timestamp_us AS dump_us
     FROM stored_events AS e
@@ -176,7 +176,7 @@ summed AS (
     GROUP BY comm, source, target, size_bytes, block
 )
 SELECT
-    e.comm, s.hostname, s.pid, t.hostname, t.pid, e.size_bytes, e.block, e.transfer_us,
+    e.comm, s.process, t.process, e.size_bytes, e.block, e.transfer_us,
     e.in_block * e.pairs / sum(e.pairs) OVER (PARTITION BY e.comm, e.source, e.target, e.block) AS stands_for, e.pairs
 FROM summed AS e
 JOIN diagnosed_processes AS s ON s.writer = e.source
@@ -186,12 +186,12 @@ JOIN diagnosed_processes AS t ON t.writer = e.target
 # How far both ends of each edge got, and which share of their rank's operations was recorded.
 _PROGRESS = """
 WITH ends AS (
-    SELECT e.comm, e.rank, e.peer, e.sends, p.hostname, p.pid, e.reached, r.share, e.per_us, e.size_bytes
+    SELECT e.comm, e.rank, e.peer, e.sends, p.process, e.reached, r.share, e.per_us, e.size_bytes
     FROM p2p_ends AS e
     JOIN p2p_ranks AS r ON r.comm = e.comm AND r.rank = e.rank
     JOIN diagnosed_processes AS p ON p.writer = e.writer
 )
-SELECT s.comm, s.hostname, s.pid, r.hostname, r.pid, s.reached, r.reached, s.share, r.share, s.per_us, s.size_bytes
+SELECT s.comm, s.process, r.process, s.reached, r.reached, s.share, r.share, s.per_us, s.size_bytes
 FROM ends AS s
 JOIN ends AS r ON r.comm = s.comm AND r.rank = s.peer AND r.peer = s.rank
 WHERE s.sends AND NOT r.sends
@@ -256,7 +256,9 @@ class PointToPoint:
     complete: bool
 
 
-def point_to_point(con: duckdb.DuckDBPyConnection, incarnation: int, blocks: int) -> PointToPoint:
+def point_to_point(
+    con: duckdb.DuckDBPyConnection, incarnation: int, blocks: int, processes: Sequence[Process]
+) -> PointToPoint:
     """Look at the Sends and Recvs of a launch, whose communicators and processes are on `con` as temporary tables."""
     [(sends,)] = con.sql(_SENDS, params={"incarnation": incarnation}).fetchall()
     passes = 1 + sends // _SENDS_PER_PASS
@@ -273,13 +275,12 @@ def point_to_point(con: duckdb.DuckDBPyConnection, incarnation: int, blocks: int
         con.execute(_NUMBERED)
         con.unregister("p2p_positions")
         con.execute(_ENDS)
-        for comm, source, source_pid, target, target_pid, *counts in con.sql(_PROGRESS).fetchall():
+        for comm, source, target, *counts in con.sql(_PROGRESS).fetchall():
             sent, received, source_share, target_share, *pace = counts
-            ends = ((source, source_pid), (target, target_pid))
+            ends = (processes[source], processes[target])
             edges.append(Edge(comm, *ends, sent, received, source_share, target_share, Pace(*pace)))
-        found = con.sql(_PAIRS, params={"blocks": blocks}).fetchall()
-        for comm, source, source_pid, target, target_pid, *values in found:
-            pairs.append(Pairs(comm, (source, source_pid), (target, target_pid), *values))
+        for comm, source, target, *values in con.sql(_PAIRS, params={"blocks": blocks}).fetchall():
+            pairs.append(Pairs(comm, processes[source], processes[target], *values))
         spent.append(con.sql(_OCCUPATION, params={"blocks": blocks}).fetchnumpy())
         [(all_ranks, lossless)] = con.sql("SELECT count(*), count(*) FILTER (lossless) FROM p2p_ranks").fetchall()
         ranks += all_ranks

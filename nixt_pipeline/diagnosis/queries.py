@@ -16,20 +16,41 @@ FROM communicators
 WHERE incarnation = $incarnation AND n_ranks > 1
 """
 
-# Numbered in their order; `writer` finds the process of a record.
+# Numbered in their order; `writer` finds the process of a record, and `name` tells the ranks of one process id apart.
 PROCESSES = """
 CREATE OR REPLACE TEMP TABLE diagnosed_processes AS
-SELECT row_number() OVER (ORDER BY hostname, pid) - 1 AS process, hash(hostname, pid) AS writer, hostname, pid
-FROM processes
-WHERE incarnation = $incarnation AND hostname IS NOT NULL AND pid IS NOT NULL
+SELECT
+    row_number() OVER (ORDER BY p.hostname, p.pid, p.global_rank, p.process) - 1 AS process,
+    writer_of(p.process, p.hostname, p.pid) AS writer, p.hostname, p.pid, p.process AS name
+FROM processes AS p
+WHERE p.incarnation = $incarnation AND p.hostname IS NOT NULL AND p.pid IS NOT NULL
 """
+
+# `member` finds the process of the rank that a cell names.
+MEMBERS = """
+CREATE OR REPLACE TEMP TABLE diagnosed_members AS
+SELECT k.comm, m.rank, hash(m.rank, m.hostname, m.pid) AS member, p.process, p.hostname
+FROM membership AS m
+JOIN diagnosed_communicators AS k ON k.communicator = hash(m.id, m.comm_name, m.n_ranks, m.nnodes)
+JOIN diagnosed_processes AS p ON p.name = coalesce(m.process, m.hostname || '-pid' || m.pid)
+WHERE m.incarnation = $incarnation
+"""
+
+# Communicators of which it is not known which rank of a process is in them.
+UNSURE = """
+SELECT DISTINCT k.comm
+FROM identities AS i
+JOIN diagnosed_communicators AS k ON k.communicator = hash(i.id, i.common_name, i.n_ranks, i.common_nnodes)
+WHERE NOT i.certain
+"""
+UNSURE_SERIES = "SELECT DISTINCT hash(comm, coll, place) AS series FROM blocks WHERE comm IN (SELECT unnest($unsure))"
 
 # Times of a CPU are no kernel times, and sizes that differ are a bug.
 USABLE = "c.ranks_seen <= c.n_ranks AND c.ranks_gpu_timed = c.ranks_seen AND NOT c.size_mismatch"
 _SYNCHRONISING = f"""
 SELECT
     k.comm, c.coll, c.coll_sn, c.coll_msg_size_bytes, c.min_exec_time_us, c.max_exec_time_us,
-    hash(c.min_hostname, c.min_pid) AS last_writer, c.last_dump_us, c.complete, c.ranks_seen,
+    hash(c.min_rank, c.min_hostname, c.min_pid) AS last_member, c.last_dump_us, c.complete, c.ranks_seen,
     {USABLE} AS usable
 FROM ordered_cells AS c
 JOIN diagnosed_communicators AS k ON k.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes)
@@ -139,7 +160,7 @@ JOIN diagnosed_communicators AS k USING (comm)
 OCCUPATION = f"""
 WITH records AS (
     SELECT
-        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, coll_sn, hash(hostname, pid) AS writer,
+        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, coll_sn, writer,
         coll_exec_time_us AS time_us
     FROM ordered_records
 ),
@@ -185,12 +206,7 @@ SELECT
     hash(s.shape, s.coll, s.places, f.place, p.hostname) AS alike
 FROM series AS s
 JOIN places AS f ON f.shape = s.shape AND f.coll = s.coll AND f.places = s.places
-JOIN diagnosed_communicators AS k ON k.comm = s.comm
-JOIN membership AS m
-    ON k.id IS NOT DISTINCT FROM m.id AND k.comm_name IS NOT DISTINCT FROM m.comm_name
-    AND k.n_ranks = m.n_ranks AND k.nnodes IS NOT DISTINCT FROM m.nnodes
-JOIN diagnosed_processes AS p ON p.hostname = m.hostname AND p.pid = m.pid
-WHERE m.incarnation = $incarnation
+JOIN diagnosed_members AS p ON p.comm = s.comm
 ORDER BY ALL
 """
 
@@ -205,7 +221,7 @@ JOIN (
 ) AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
 JOIN (FROM blocked_cells WHERE NOT whole) AS b ON b.comm = k.comm AND b.coll = e.coll AND b.coll_sn = e.coll_sn
 JOIN fresh_shares AS f ON f.comm = b.comm
-JOIN diagnosed_processes AS p ON p.writer = hash(e.hostname, e.pid)
+JOIN diagnosed_processes AS p ON p.writer = e.writer
 ORDER BY ALL
 """
 
@@ -214,7 +230,7 @@ ORDER BY ALL
 LAST_ARRIVALS = """
 WITH waits AS (
     SELECT
-        b.comm, b.block, b.last_writer, b.max_exec_time_us - b.min_exec_time_us AS waited_us, b.min_exec_time_us,
+        b.comm, b.block, b.last_member, b.max_exec_time_us - b.min_exec_time_us AS waited_us, b.min_exec_time_us,
         f.fresh,
         b.at_place / count(*) OVER (PARTITION BY b.comm, b.coll, b.place, b.block)
         * $blocks / count(DISTINCT b.block) OVER (PARTITION BY b.comm, b.coll, b.place)
@@ -222,11 +238,11 @@ WITH waits AS (
     FROM blocked_cells AS b JOIN diagnosed_communicators AS k USING (comm) JOIN fresh_shares AS f USING (comm)
     WHERE b.ranks_seen > 1
 )
-SELECT w.comm, w.block, p.hostname, p.pid, count(*) AS cells, sum(w.weight * w.fresh * w.waited_us) AS waited_us
+SELECT w.comm, w.block, p.process, count(*) AS cells, sum(w.weight * w.fresh * w.waited_us) AS waited_us
 FROM waits AS w
-JOIN diagnosed_processes AS p ON p.writer = w.last_writer
+JOIN diagnosed_members AS p ON p.comm = w.comm AND p.member = w.last_member
 WHERE w.waited_us > greatest($floor_us, $share * w.min_exec_time_us)
-GROUP BY w.comm, w.block, p.hostname, p.pid
+GROUP BY w.comm, w.block, p.process
 ORDER BY ALL
 """
 
@@ -250,13 +266,3 @@ ORDER BY ALL
 SYNCHRONISED = "SELECT comm, max(coll_msg_size_bytes) FROM blocked_cells GROUP BY comm"
 
 SPAN = "SELECT median(last_dump_us - first_dump_us) FROM processes WHERE incarnation = $incarnation"
-
-MEMBERS = """
-SELECT k.comm, m.rank, m.hostname, m.pid
-FROM membership AS m
-JOIN diagnosed_communicators AS k
-    ON k.id IS NOT DISTINCT FROM m.id AND k.comm_name IS NOT DISTINCT FROM m.comm_name
-    AND k.n_ranks = m.n_ranks AND k.nnodes IS NOT DISTINCT FROM m.nnodes
-WHERE m.incarnation = $incarnation AND m.hostname IS NOT NULL AND m.pid IS NOT NULL
-ORDER BY ALL
-"""

@@ -7,14 +7,20 @@ import duckdb
 _SAME_PASS_US = 20
 _SAME_PASS_SHARE = 0.01
 
-_BUSIEST = "SELECT hostname, pid FROM processes WHERE hostname IS NOT NULL ORDER BY records DESC, hostname, pid LIMIT 1"
+_BUSIEST = """
+SELECT writer_of(process, hostname, pid) AS writer
+FROM processes
+WHERE hostname IS NOT NULL
+ORDER BY records DESC, hostname, pid, process
+LIMIT 1
+"""
 
 _ONE_SLOT = rf"""
 WITH written AS (
     SELECT
         git_rev,
         dump_timestamp_us - lag(dump_timestamp_us) OVER (PARTITION BY id ORDER BY dump_timestamp_us) AS after_us
-    FROM stored_events SEMI JOIN ({_BUSIEST}) USING (hostname, pid)
+    FROM stored_events SEMI JOIN ({_BUSIEST}) USING (writer)
     WHERE kind = 'collective'
 )
 SELECT

@@ -14,8 +14,8 @@ from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 
 _STREAM = "hash(id, comm_name, n_ranks, nnodes, coll)"
 _COLUMNS = (
-    "id, comm_name, n_ranks, nnodes, rank, hostname, pid, coll, coll_sn, coll_msg_size_bytes, coll_exec_time_us,"
-    " dump_timestamp_us"
+    "id, comm_name, n_ranks, nnodes, rank, hostname, pid, writer, coll, coll_sn, coll_msg_size_bytes,"
+    " coll_exec_time_us, dump_timestamp_us"
 )
 
 _REPLAYED_STREAMS = f"""

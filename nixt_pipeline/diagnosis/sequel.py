@@ -12,8 +12,9 @@ from statistics import median
 import duckdb
 
 from nixt_pipeline.diagnosis.frontier import Reach
-from nixt_pipeline.diagnosis.observations import Communicator, Process
+from nixt_pipeline.diagnosis.observations import Communicator
 from nixt_pipeline.diagnosis.parts import Part, Span
+from nixt_pipeline.diagnosis.processes import Process
 
 # What goes on for so much of the time that a communicator was in use, and for so many of its operations, does not wait
 # for it: a hang stops the rest within a step.

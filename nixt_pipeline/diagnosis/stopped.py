@@ -16,7 +16,8 @@ import scipy  # its parts are loaded when they are used: scipy.stats takes longe
 
 from nixt_pipeline.diagnosis.alike import UNKNOWN, Pace, alike, middle
 from nixt_pipeline.diagnosis.frontier import EarlyEnd, Reach, newest_functions
-from nixt_pipeline.diagnosis.observations import Communicator, Edge, Process
+from nixt_pipeline.diagnosis.observations import Communicator, Edge
+from nixt_pipeline.diagnosis.processes import Process, hosts_of
 
 # Records lost at random leave few processes without their last operation; a log that lost its tail leaves many so.
 # How unlikely their number must be by chance, and how unlikely the lead of the others over those that stopped.
@@ -108,7 +109,7 @@ def without_end(
     ended = {process for process in processes if process in early}
     certain = frozenset(process for process in ended if early[process].long or process in cut)
     few = _FEW * len(processes)
-    if len(ended) <= few and len({host for host, _ in ended - certain}) <= 1:
+    if len(ended) <= few and len(hosts_of(ended - certain)) <= 1:
         return frozenset(ended)
     return certain if len(certain) <= few else frozenset()
 

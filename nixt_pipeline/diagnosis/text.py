@@ -157,7 +157,7 @@ def _basis(diagnosis: Diagnosis) -> list[str]:
     lines = [
         f"rests on {coverage.usable_collectives:,} collectives: {_share(coverage.capture_rate)} of their records are"
         f" there{worst}, {_share(coverage.complete_cells)} of those seen have all ranks;"
-        f" {coverage.ranks_seen} of {coverage.ranks_expected} processes left records"
+        f" {coverage.ranks_seen} of {coverage.ranks_expected} ranks left records"
     ]
     if coverage.left_out:
         reasons = ", ".join(f"{cells:,} that {reason}" for reason, cells in coverage.left_out.items())

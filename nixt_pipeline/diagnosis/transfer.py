@@ -16,8 +16,9 @@ import scipy  # its parts are loaded when they are used: scipy.stats takes longe
 from numpy.typing import NDArray
 
 from nixt_pipeline.diagnosis.findings import Level
-from nixt_pipeline.diagnosis.observations import Observations, Process, Transfer
+from nixt_pipeline.diagnosis.observations import Observations, Transfer
 from nixt_pipeline.diagnosis.parts import in_lockstep
+from nixt_pipeline.diagnosis.processes import Process, hosts_of
 from nixt_pipeline.diagnosis.windows import Marks, Window, chance, densest_window
 from nixt_pipeline.settings import Thresholds
 
@@ -57,7 +58,7 @@ class Path:
     @property
     def hosts(self) -> frozenset[str]:
         """Where it runs."""
-        return frozenset(host for host, _ in self.members)
+        return frozenset(hosts_of(self.members))
 
     def ratio(self, part: slice) -> float:
         """Time against reference over a stretch; NaN when nothing was recorded in it."""
@@ -136,7 +137,7 @@ def _racks(seen: Observations) -> dict[str, frozenset[str]]:
 
 def _medium(transfer: Transfer, racks: Mapping[str, frozenset[str]]) -> Medium:
     """What carries a transfer between its members, by where they are."""
-    hosts = frozenset(host for host, _ in transfer.members)
+    hosts = frozenset(hosts_of(transfer.members))
     if len(hosts) == 1:
         return "nvlink"
     return "rack" if racks.get(min(hosts), frozenset()) >= hosts else "network"
@@ -179,7 +180,7 @@ def _crossed(item: SlowPath) -> frozenset[str]:
     the same NVLinks carry both."""
     if item.path.medium == "rack":
         return item.path.hosts
-    hosts = [host for host, _ in item.path.members]
+    hosts = [member[0] for member in item.path.members]
     return frozenset(host for host in hosts if hosts.count(host) > 1) if len(hosts) > 2 else frozenset()
 
 
@@ -289,9 +290,7 @@ def _below_hosts(slow: list[SlowPath], healthy: tuple[Path, ...], medium: Medium
     left = [frozenset(item.path.members) - cleared for item in slow]
     shared = frozenset.intersection(*left)
     if len(shared) == 1:
-        return Blame(
-            medium, "rank", tuple({host for host, _ in shared}), tuple(shared), False, tuple(slow), healthy, window
-        )
+        return Blame(medium, "rank", hosts_of(shared), tuple(shared), False, tuple(slow), healthy, window)
     hosts = frozenset().union(*(item.path.hosts for item in slow))
     one_host = tuple(hosts) if len(hosts) == 1 else ()
     return Blame(medium, "communicator", one_host, (), True, tuple(slow), healthy, window)

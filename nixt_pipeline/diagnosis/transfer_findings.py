@@ -5,7 +5,8 @@ from collections import defaultdict
 import numpy as np
 
 from nixt_pipeline.diagnosis.findings import Effect, Finding, Severity, severity_by_cost
-from nixt_pipeline.diagnosis.observations import Observations, Process
+from nixt_pipeline.diagnosis.observations import Observations
+from nixt_pipeline.diagnosis.processes import Process, name_of, names_of
 from nixt_pipeline.diagnosis.transfer import Blame, Medium, Path
 from nixt_pipeline.settings import Thresholds
 
@@ -48,7 +49,7 @@ def _ratio(paths: list[Path], part: slice) -> float:
 def _finding(
     seen: Observations, blame: Blame, severity: Severity, share: float, ratio: float, lost_us: float
 ) -> Finding:
-    processes = tuple(sorted(f"{host}-pid{pid}" for host, pid in blame.processes))
+    processes = names_of(blame.processes)
     communicators = tuple(sorted({seen.communicators[item.path.comm].id for item in blame.slow}))
     healthy = _ratio(list(blame.healthy), blame.window.part())
     cleared = (
@@ -93,19 +94,19 @@ def _place(seen: Observations, blame: Blame) -> str:
     if len(paths) > _SHOWN_PATHS:
         return _listed(sorted({seen.communicators[path.comm].label for path in paths}))
     return "; ".join(
-        f"{seen.communicators[path.comm].label} ({_listed([f'{host}-pid{pid}' for host, pid in path.members])}"
+        f"{seen.communicators[path.comm].label} ({_listed([name_of(process) for process in path.members])}"
         f"{_local_rank(seen, path)})"
         for path in paths
     )
 
 
 def _local_rank(seen: Observations, path: Path) -> str:
-    """Which of each host's processes are on the path, counted from 0 by process id, when it is the same one: a rail."""
-    on_host: dict[str, set[int]] = defaultdict(set)
-    for comm in seen.communicators:
-        for host, pid in comm.members:
-            on_host[host].add(pid)
-    positions = {sorted(on_host[host]).index(pid) for host, pid in path.members}
+    """Which of each host's processes are on the path, counted from 0 by process id and rank, when it is the same one: a
+    rail."""
+    on_host: dict[str, list[Process]] = defaultdict(list)
+    for process in seen.processes:
+        on_host[process[0]].append(process)
+    positions = {on_host[process[0]].index(process) for process in path.members}
     several = all(len(on_host[host]) > 1 for host in path.hosts)
     return f": process {positions.pop()} of each host" if len(positions) == 1 and several else ""
 

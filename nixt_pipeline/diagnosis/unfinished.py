@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from nixt_pipeline.diagnosis.frontier import Reach
-from nixt_pipeline.diagnosis.observations import Process
+from nixt_pipeline.diagnosis.processes import Process
 from nixt_pipeline.diagnosis.stopped import Series
 
 # Fewer steps show no regularity.

@@ -33,8 +33,12 @@ GRAINS: dict[str, str] = {
     "rejects": "one line that is no record",
     "files": "one file of the run's directory",
     "membership": "one rank of one communicator in one process",
+    "identities": (
+        "one rank of one communicator in one process, as its records name them; there are rows only where those of one"
+        " communicator differ in its name or number of nodes, or a process holds several of its ranks"
+    ),
     "communicators": "one communicator",
-    "processes": "one process, normally one GPU",
+    "processes": "one GPU: a process, or one rank of a process that drives several",
     "hosts": "one host",
     "cells": "one collective of one communicator, over all of its ranks",
     "kernel_times": "one execution time of one kernel, of all records that agree in it",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
-Process = tuple[str, int]
+Process = tuple[str, int] | str
 
 # Words of the names that Megatron-LM, NeMo, DeepSpeed, PyTorch, torchtitan, vLLM and MaxText give, by the axis that
 # they mean. `dcp` and `pcp` are vLLM's context parallelism of decoding and of prefill.

@@ -66,7 +66,10 @@ _COMMUNICATOR_KEY = (
 )
 _PROCESS_KEY = (
     Column("hostname", STRING, ID, "", "Host that wrote the record"),
-    Column("pid", I64, ID, "", "Process id on that host; (hostname, pid) is a process, normally one GPU"),
+    Column("pid", I64, ID, "", "Process id on that host; a process is normally one GPU, see `process`"),
+)
+PROCESS = Column(
+    "process", STRING, DERIVED, "", "<hostname>-pid<pid>, with its rank where the process drives several GPUs"
 )
 INCARNATION = Column(
     "incarnation",
@@ -138,7 +141,7 @@ EVENT_COLUMNS: tuple[Column, ...] = (
 EVENT_DERIVED_COLUMNS: tuple[Column, ...] = (
     RUN,
     INCARNATION,
-    Column("process", STRING, DERIVED, "", "<hostname>-pid<pid>"),
+    PROCESS,
     Column("coll_type", STRING, DERIVED, "", "Placement: single-rank, nvlink-only, nic-only or mixed"),
     Column("comm_type", STRING, DERIVED, "", "coll_type in the spelling of NVIDIA's exporter (hca-only for nic-only)"),
     Column("ranks_per_node", F64, DERIVED, "ranks", "n_ranks / nnodes"),
@@ -243,8 +246,22 @@ MEMBERSHIP_COLUMNS: tuple[Column, ...] = (
     *_COMMUNICATOR_KEY,
     Column("rank", I32, ID, "", "Rank inside the communicator"),
     *_PROCESS_KEY,
+    PROCESS,
     *_SPAN,
     Column("records_p2p", I64, COUNT, "records", "Of the records, P2P operations", nullable=False),
+)
+
+# Only where records of one communicator differ in its name, or a process holds several of its ranks.
+IDENTITY_COLUMNS: tuple[Column, ...] = (
+    RUN,
+    *_COMMUNICATOR_KEY,
+    Column("rank", I32, ID, "", "Rank inside the communicator"),
+    *_PROCESS_KEY,
+    Column("common_name", STRING, DERIVED, "", "The one name of the communicator in all other tables"),
+    Column("common_nnodes", I32, DERIVED, "", "Its one number of nodes in all other tables"),
+    Column("machine", STRING, DERIVED, "", "The host in all other tables, with what tells machines of one name apart"),
+    PROCESS,
+    Column("certain", BOOL, DERIVED, "", "Whether no other rank of the process could be meant", nullable=False),
 )
 
 COMMUNICATOR_COLUMNS: tuple[Column, ...] = (
@@ -270,7 +287,7 @@ PROCESS_COLUMNS: tuple[Column, ...] = (
     RUN,
     INCARNATION,
     *_PROCESS_KEY,
-    Column("process", STRING, DERIVED, "", "<hostname>-pid<pid>"),
+    PROCESS,
     Column(
         "global_rank",
         I32,
@@ -356,6 +373,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "rejects": REJECT_COLUMNS,
     "files": FILE_COLUMNS,
     "membership": MEMBERSHIP_COLUMNS,
+    "identities": IDENTITY_COLUMNS,
     "communicators": COMMUNICATOR_COLUMNS,
     "processes": PROCESS_COLUMNS,
     "hosts": HOST_COLUMNS,

@@ -25,8 +25,8 @@ FINDING_RULES = (FOLLOWS_CONTRACT, HAS_EVIDENCE, HAS_COVERAGE)
 
 _KEYS = {"schema", "run", "verdict", "reason", "coverage", "findings"}
 _FINDING_KEYS = {
-    "kind", "severity", "level", "hosts", "processes", "communicators", "ambiguous", "onset_us", "until_us", "effect",
-    "evidence", "counter_evidence", "next_step",
+    "kind", "severity", "level", "hosts", "processes", "ranks", "communicators", "ambiguous", "onset_us", "until_us",
+    "effect", "evidence", "counter_evidence", "next_step",
 }  # fmt: skip
 _OPTIONAL_KEYS = {"place"}
 _COVERAGE_KEYS = {"ranks_seen", "ranks_expected", "records", "complete_cells", "capture_rate", "losses"}

@@ -32,7 +32,7 @@ SHAPES = {
         ("kind", "coll", "coll_type"), ("share_of_records", "share_of_payload"), adds_up_to="events"
     ),
     "temporal_correlation": Shape(("incarnation", "bin_start_us", "coll", "coll_type")),
-    "spatial_correlation": Shape(("level", "hostname", "pid", "coll", "coll_type")),
+    "spatial_correlation": Shape(("level", "hostname", "process", "coll", "coll_type")),
     "resource_correlation": Shape(("n_ranks", "nnodes", "kind", "coll", "coll_msg_size_bytes"), adds_up_to="events"),
     "other_correlation": Shape(("attribute", "value", "coll", "coll_type")),
     "hot_kernels": Shape(

@@ -94,7 +94,7 @@ STORE_QUERIES = {
         "Communicators",
         "SELECT * FROM communicators ORDER BY incarnation, n_ranks DESC, comm_name, id",
     ),
-    "processes": ("Processes", "SELECT * FROM processes ORDER BY incarnation, hostname, pid"),
+    "processes": ("Processes", "SELECT * FROM processes ORDER BY incarnation, hostname, pid, global_rank"),
     "hosts": ("Hosts", "SELECT * FROM hosts ORDER BY incarnation, hostname"),
     "writers": (
         "Who wrote the records",

@@ -110,7 +110,7 @@ def host_count(content: RunContent) -> int:
 
 def process_count(content: RunContent) -> int:
     """Distinct processes over all launches."""
-    return len({(row["hostname"], row["pid"]) for row in content.rows("processes")})
+    return len({row["process"] for row in content.rows("processes")})
 
 
 def within_host(content: RunContent) -> set[str]:

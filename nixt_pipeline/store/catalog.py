@@ -43,7 +43,7 @@ CREATE OR REPLACE VIEW events AS
 SELECT
     e.run,
     {incarnation} AS incarnation,
-    e.* EXCLUDE (run) REPLACE (
+    e.* EXCLUDE (run, process, writer) REPLACE (
         coalesce(e.coll_algobw_gbs, CASE WHEN e.flags & {bandwidth_flags} = 0
             THEN to_six_decimals(algobw_gbs(e.coll, e.coll_msg_size_bytes, e.n_ranks, e.coll_exec_time_us))
         END) AS coll_algobw_gbs,
@@ -51,7 +51,7 @@ SELECT
             THEN to_six_decimals(busbw_gbs(e.coll, e.coll_msg_size_bytes, e.n_ranks, e.coll_exec_time_us))
         END) AS coll_busbw_gbs
     ),
-    e.hostname || '-pid' || e.pid AS process,
+    e.process,
     coll_type(e.n_ranks, e.nnodes) AS coll_type,
     CASE coll_type(e.n_ranks, e.nnodes)
         WHEN '{canonical}' THEN '{alias}'
@@ -63,6 +63,29 @@ SELECT
     busbw_gbs(e.coll, e.coll_msg_size_bytes, e.n_ranks, e.coll_exec_time_us) AS busbw_recomputed_gbs
 FROM stored_events AS e {join};
 """
+
+# `writer` is what finds the GPU of a record quickly: the hash of its process.
+_AS_WRITTEN = "SELECT *, hostname || '-pid' || pid AS process, hash(hostname, pid) AS writer FROM {source}"
+_TOLD_APART = """
+SELECT
+    s.* REPLACE (
+        CASE WHEN i.record IS NULL THEN s.comm_name ELSE i.common_name END AS comm_name,
+        CASE WHEN i.record IS NULL THEN s.nnodes ELSE i.common_nnodes END AS nnodes,
+        coalesce(i.machine, s.hostname) AS hostname
+    ),
+    coalesce(i.process, s.hostname || '-pid' || s.pid) AS process,
+    hash(coalesce(i.process, s.hostname || '-pid' || s.pid)) AS writer
+FROM {source} AS s
+LEFT JOIN (
+    SELECT
+        hash(run, id, comm_name, n_ranks, nnodes, rank, hostname, pid) AS record, common_name, common_nnodes, process,
+        machine
+    FROM identities
+) AS i ON i.record = hash(s.run, s.id, s.comm_name, s.n_ranks, s.nnodes, s.rank, s.hostname, s.pid)
+"""
+_WRITER = "CREATE OR REPLACE MACRO writer_of(process, hostname, pid) AS {writer}"
+# What records are in that tell of their communicator and process.
+_WITH_HEADERS = ("events", "channels", "auxiliary")
 
 # A communicator belongs to exactly one incarnation, so this join never multiplies rows; it is left out for the usual
 # run of one launch.
@@ -135,13 +158,14 @@ def create_views(con: duckdb.DuckDBPyConnection, settings: Settings, manifests: 
     file of a run cannot be read; results that cannot be read are left out."""
     generations = [manifest.directory(settings) for manifest in manifests]
     whole = [generation for generation in generations if not dropped(generation)]
-    for table, columns in taxonomy.TABLES.items():
-        present = whole if table in LARGE_TABLES else generations
-        files = [path for generation in present for path in layout.table_files(generation, table)]
+    told_apart = any(layout.table_files(generation, "identities") for generation in generations)
+    con.execute(_WRITER.format(writer="hash(process)" if told_apart else "hash(hostname, pid)"))
+    for table in sorted(taxonomy.TABLES, key=_WITH_HEADERS.__contains__):
+        source = _table(whole if table in LARGE_TABLES else generations, table, told_apart)
         # `events` adds columns that are computed from every row; what needs none of them reads `stored_events`.
         view = "stored_events" if table == "events" else table
-        con.execute(f"CREATE OR REPLACE VIEW {view} AS {_parquet(files, columns)}")
-    _add_missing_kernel_times(con, generations, whole)
+        con.execute(f"CREATE OR REPLACE VIEW {view} AS {source}")
+    _add_missing_kernel_times(con, generations, whole, told_apart)
     several = any(manifest.incarnations > 1 for manifest in manifests)
     canonical_alias = next((canonical, alias) for alias, canonical in COLL_TYPE_ALIASES.items())
     con.execute(
@@ -173,16 +197,28 @@ def _create_result_view(con: duckdb.DuckDBPyConnection, name: str, files: list[P
             con.execute(view + _read_parquet(sound))
 
 
-def _add_missing_kernel_times(con: duckdb.DuckDBPyConnection, generations: list[Path], whole: list[Path]) -> None:
+def _table(generations: list[Path], table: str, told_apart: bool) -> str:
+    """A SELECT over one table of these generations; with `told_apart`, some of them have `identities`."""
+    columns = taxonomy.TABLES[table]
+    source = _parquet([path for generation in generations for path in layout.table_files(generation, table)], columns)
+    if table in _WITH_HEADERS:
+        return (_TOLD_APART if told_apart else _AS_WRITTEN).format(source=f"({source})")
+    if table == "membership":  # has no process in stores of earlier versions
+        return f"FROM ({_parquet([], columns)}) UNION ALL BY NAME {source}"
+    return source
+
+
+def _add_missing_kernel_times(
+    con: duckdb.DuckDBPyConnection, generations: list[Path], whole: list[Path], told_apart: bool
+) -> None:
     """Let `kernel_times` be computed when it is read for runs that were analysed before it existed, or not at all;
     `whole` are the generations whose events are there."""
     without = [generation for generation in whole if not layout.table_files(generation, "kernel_times")]
-    events = [path for generation in without for path in layout.table_files(generation, "events")]
-    if events:
-        written = [path for generation in generations for path in layout.table_files(generation, "kernel_times")]
+    if any(layout.table_files(generation, "events") for generation in without):
+        events = _table(without, "events", told_apart)
         con.execute(
-            f"CREATE OR REPLACE VIEW kernel_times AS FROM ({_parquet(written, taxonomy.KERNEL_TIME_COLUMNS)})"
-            f" UNION ALL BY NAME FROM ({kernel_times_sql(f'({_parquet(events, taxonomy.EVENT_COLUMNS)})')})"
+            f"CREATE OR REPLACE VIEW kernel_times AS {_table(generations, 'kernel_times', told_apart)}"
+            f" UNION ALL BY NAME FROM ({kernel_times_sql(f'({events})')})"
         )
 
 

@@ -86,7 +86,7 @@ SELECT
     run,
     count(DISTINCT hostname) AS hosts,
     coalesce(list(DISTINCT hostname ORDER BY hostname) FILTER (WHERE hostname IS NOT NULL), []) AS host_names,
-    count(DISTINCT (hostname, pid)) AS processes,
+    count(DISTINCT process) AS processes,
     min(first_dump_us) AS first_dump_us,
     max(last_dump_us) AS last_dump_us,
     max(last_dump_us) - min(first_dump_us) AS duration_us

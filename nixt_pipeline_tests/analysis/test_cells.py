@@ -132,7 +132,15 @@ def test_one_sequence_number_of_two_functions_is_two_collectives(store_run: Stor
     assert [(cell["coll"], cell["ranks_seen"]) for cell in result] == [("AllGather", 1), ("AllReduce", 1)]
 
 
-@pytest.mark.parametrize("difference", [{"id": "0xb"}, {"comm_name": "TP"}, {"n_ranks": 4}, {"nnodes": 2}])
+@pytest.mark.parametrize("difference", [{"comm_name": "TP"}, {"nnodes": 2}])
+def test_ranks_that_describe_their_communicator_differently_share_a_cell(
+    difference: dict[str, Any], store_run: StoreRun
+) -> None:
+    [cell] = cells(store_run([event(rank=0), event(rank=1, **difference)]))
+    assert cell["complete"]
+
+
+@pytest.mark.parametrize("difference", [{"id": "0xb"}, {"n_ranks": 4}])
 def test_whatever_tells_communicators_apart_tells_collectives_apart(
     difference: dict[str, Any], store_run: StoreRun
 ) -> None:

@@ -1,17 +1,19 @@
 """Hand-made observations: four blocks or more of a second each, in which every process communicates for a while."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from nixt_pipeline.diagnosis.observations import Arrival, Communicator, Edge, Observations, Process, Transfer
+from nixt_pipeline.diagnosis.observations import Arrival, Communicator, Edge, Observations, Transfer
+from nixt_pipeline.diagnosis.processes import Process, hosts_of
 
 SECOND_US = 1e6
 LARGE = 10_000_000
 
 
 def communicator(number: int, *members: Process, role: str | None = "data") -> Communicator:
-    hosts = {host for host, _ in members}
+    hosts = hosts_of(members)
     kind = "nvlink-only" if len(hosts) == 1 else "nic-only" if len(hosts) == len(members) else "mixed"
     return Communicator(number, f"0x{number}", None, len(members), len(hosts), kind, role, members)
 
@@ -28,9 +30,9 @@ def collective(comm: Communicator, times_us: Sequence[float], size: int = LARGE)
 def observations(
     communicators: Sequence[Communicator],
     *,
-    wait_us: Mapping[Process, Sequence[float]] | None = None,
-    transfer_us: Mapping[Process, Sequence[float]] | None = None,
-    carried_us: Mapping[Process, Sequence[float]] | None = None,
+    wait_us: Mapping[Any, Sequence[float]] | None = None,
+    transfer_us: Mapping[Any, Sequence[float]] | None = None,
+    carried_us: Mapping[Any, Sequence[float]] | None = None,
     arrivals: Sequence[Arrival] = (),
     transfers: Sequence[Transfer] | None = None,
     blocks: int = 10,
@@ -43,7 +45,7 @@ def observations(
     if transfers is None:
         transfers = [entry for comm in communicators for entry in collective(comm, [100.0] * blocks)]
 
-    def matrix(values: Mapping[Process, Sequence[float]] | None) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    def matrix(values: Mapping[Any, Sequence[float]] | None) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
         return np.array([list((values or {}).get(process, [0.0] * blocks)) for process in processes])
 
     return Observations(

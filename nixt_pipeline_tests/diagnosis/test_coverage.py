@@ -51,7 +51,7 @@ def test_what_one_rank_lacks_has_no_known_cause(tmp_path: Path, settings: Settin
     coverage, captures = recorded.coverage, recorded.captures
     assert coverage.losses == {"unknown": 8}
     assert coverage.lowest_capture_rate == pytest.approx(0.2)
-    assert (captures[0].pid, captures[0].rate) == (103, 0.2)
+    assert (captures[0].process[1], captures[0].rate) == (103, 0.2)
     loss, gap = capture_findings(recorded)
     assert (loss.kind, loss.severity, gap.kind, gap.severity) == ("record-loss", "info", "capture-gap", "info")
     assert gap.processes == ("node-01-pid103",)

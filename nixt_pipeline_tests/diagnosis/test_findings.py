@@ -33,8 +33,8 @@ def test_the_json_has_the_keys_that_other_tools_parse() -> None:
     assert found["coverage"]["complete_cells"] == 0.9877
     (finding,) = found["findings"]
     assert list(finding) == [
-        "kind", "severity", "level", "hosts", "processes", "communicators", "ambiguous", "onset_us", "until_us",
-        "effect", "evidence", "counter_evidence", "next_step",
+        "kind", "severity", "level", "hosts", "processes", "ranks", "communicators", "ambiguous", "onset_us",
+        "until_us", "effect", "evidence", "counter_evidence", "next_step",
     ]  # fmt: skip
     assert finding["effect"] == {"cost_share": 0.2224, "slowdown": 1.286, "lost_rank_seconds": 28.276}
     assert finding["until_us"] is None
@@ -64,7 +64,7 @@ def test_the_text_says_what_where_since_when_how_bad_how_sure_and_what_next() ->
     text = " ".join(as_text(diagnosis(LATE)).split())
     for part in (
         "job: 1 finding",
-        "4 of 4 processes",
+        "4 of 4 ranks",
         "P1 (open a ticket) gpu-126: late",
         "2025-08-30 21:00:18 UTC, to the end of the log",
         "costs 22.2% of the time since then, computes 1.29 times as long, 28.3 GPU-seconds lost",

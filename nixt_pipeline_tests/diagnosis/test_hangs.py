@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from nixt_pipeline.diagnosis.frontier import EarlyEnd
-from nixt_pipeline.diagnosis.observations import Communicator, Edge, Process
+from nixt_pipeline.diagnosis.observations import Communicator, Edge
+from nixt_pipeline.diagnosis.processes import Process
 from nixt_pipeline.diagnosis.stopped import (
     Series,
     Stop,
@@ -20,7 +22,7 @@ from nixt_pipeline.diagnosis.stopped import (
 from nixt_pipeline_tests.diagnosis.examples import communicator
 
 
-def series(number: int, last: dict[Process, int], coll: str = "ReduceScatter", lost: float = 0.0) -> Series:
+def series(number: int, last: Any, coll: str = "ReduceScatter", lost: float = 0.0) -> Series:
     return Series(communicator(number, *last), coll, last, lost)
 
 
@@ -185,7 +187,7 @@ def test_an_edge_that_may_have_lost_its_last_record_is_no_suspect() -> None:
 
 def test_the_newest_operation_stays_in_the_slot_of_an_old_plugin() -> None:
     def slot(number: int, last: int, final: bool, coll: str = "AllGather") -> Series:
-        members = {("a", number): last, ("b", number): last}
+        members: dict[Process, int] = {("a", number): last, ("b", number): last}
         return Series(communicator(number, *members), coll, members, 0.6, one_slot=True, final=final)
 
     assert stopped([slot(1, 152, True), slot(2, 151, False), slot(3, 149, True)]) == [({3}, {("a", 3), ("b", 3)})]

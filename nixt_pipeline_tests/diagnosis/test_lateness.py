@@ -6,7 +6,8 @@ import pytest
 
 from nixt_pipeline.diagnosis.late_findings import late_findings, outstanding, without_uneven_replicas
 from nixt_pipeline.diagnosis.lateness import Late, find_late
-from nixt_pipeline.diagnosis.observations import Arrival, Edge, Observations, Process, Transfer
+from nixt_pipeline.diagnosis.observations import Arrival, Edge, Observations, Transfer
+from nixt_pipeline.diagnosis.processes import Process
 from nixt_pipeline.diagnosis.windows import Window
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.diagnosis.examples import collective, communicator, observations

@@ -108,7 +108,7 @@ def test_sends_meet_their_receives_in_order(settings: Settings) -> None:
     assert {transfer.alike[2] for transfer in seen.transfers if transfer.path[0] == "p2p"} == {False}
     # Two nodes are two pipeline stages: only Send, Recv and a 16 kB AllReduce join them.
     assert sorted(len(stage) for stage in seen.stages()) == [4, 4]
-    assert [len({host for host, _ in stage}) for stage in seen.stages()] == [1, 1]
+    assert [len({process[0] for process in stage}) for stage in seen.stages()] == [1, 1]
 
 
 def test_what_is_written_when_half_of_the_job_is_over_does_not_halve_the_job(

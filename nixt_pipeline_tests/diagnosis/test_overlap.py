@@ -30,7 +30,7 @@ def fresh_share(lag_us: NDArray[np.float64], per_step: int = 1) -> float:
     events = pd.DataFrame(
         {
             "id": "0xc", "comm_name": "dp", "n_ranks": RANKS, "nnodes": 1, "coll": "AllReduce",
-            "hostname": "a", "pid": np.tile(np.arange(RANKS), COLLECTIVES),
+            "writer": np.tile(np.arange(RANKS), COLLECTIVES),
             "coll_sn": np.repeat(np.arange(COLLECTIVES), RANKS), "coll_exec_time_us": times.ravel(),
         }
     )  # fmt: skip

@@ -1,9 +1,10 @@
-from nixt_pipeline.diagnosis.observations import Communicator, Process
+from nixt_pipeline.diagnosis.observations import Communicator
 from nixt_pipeline.diagnosis.parts import Span, components, parts_of
+from nixt_pipeline.diagnosis.processes import Process
 from nixt_pipeline_tests.diagnosis.examples import communicator
 
 SECOND = 1_000_000
-EIGHT = [("a", pid) for pid in range(4)] + [("b", pid) for pid in range(4, 8)]
+EIGHT: list[Process] = [*(("a", pid) for pid in range(4)), *(("b", pid) for pid in range(4, 8))]
 
 
 def parts(*comms: tuple[list[Process], Span | None]) -> list[set[int]]:

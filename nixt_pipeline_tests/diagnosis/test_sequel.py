@@ -8,7 +8,6 @@ import pytest
 
 import nixt_pipeline as nixt
 from nixt_pipeline.diagnosis.findings import Finding
-from nixt_pipeline.diagnosis.observations import Process
 from nixt_pipeline.diagnosis.sequel import Launch, restarted
 from nixt_pipeline.diagnosis.text import headline, how_bad, since
 from nixt_pipeline.settings import Settings
@@ -18,6 +17,7 @@ SECOND_US = 1_000_000
 INTERVAL_US = 100_000  # of the dump thread
 SIX = [("node-01", 1), ("node-01", 2), ("node-02", 3), ("node-02", 4), ("node-03", 5), ("node-03", 6)]
 # When it begins, in seconds; its processes; the steps, and operations of one more.
+Process = tuple[str, int]
 Phase = tuple[float, list[Process], int, int]
 
 

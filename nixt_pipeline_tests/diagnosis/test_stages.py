@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from nixt_pipeline.diagnosis.observations import Communicator, Edge, Observations, Process, Transfer
+from nixt_pipeline.diagnosis.observations import Communicator, Edge, Observations, Transfer
+from nixt_pipeline.diagnosis.processes import Process
 from nixt_pipeline_tests.diagnosis.examples import SECOND_US, collective, communicator, observations
 
 A, B, C, D = (tuple((host, pid) for pid in (1, 2)) for host in "abcd")
@@ -37,7 +38,7 @@ def launch(
 
 
 def hosts_of_stages(seen: Observations) -> list[str]:
-    return sorted("".join(sorted({host for host, _ in stage})) for stage in seen.stages())
+    return sorted("".join(sorted({process[0] for process in stage})) for stage in seen.stages())
 
 
 def test_control_messages_across_stages_join_nobody() -> None:

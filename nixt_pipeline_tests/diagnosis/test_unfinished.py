@@ -1,7 +1,7 @@
 """Two processes that step 30 times: gradients in a communicator of each, then a flag of both."""
 
 from nixt_pipeline.diagnosis.frontier import Reach
-from nixt_pipeline.diagnosis.observations import Process
+from nixt_pipeline.diagnosis.processes import Process
 from nixt_pipeline.diagnosis.stopped import Series
 from nixt_pipeline.diagnosis.unfinished import unfinished
 from nixt_pipeline_tests.diagnosis.examples import communicator

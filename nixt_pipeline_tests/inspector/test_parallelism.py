@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from nixt_pipeline.inspector.parallelism import Group, Process, Shape, role_by_name, role_by_shape, roles
+from nixt_pipeline.inspector.parallelism import Group, Shape, role_by_name, role_by_shape, roles
 
 # As the frameworks write them; PyTorch adds `:<group name>`.
 NAMES = {
@@ -74,12 +74,12 @@ def test_one_rank_on_each_host_of_a_rack_is_data_parallel_and_not_tensor() -> No
     assert role_by_shape(across, [world, across, across]) is None
 
 
-def group(name: str | None, members: Iterable[Process], n_ranks: int | None = None) -> Group:
+def group(name: str | None, members: Iterable[tuple[str, int]], n_ranks: int | None = None) -> Group:
     processes = frozenset(members)
     hosts = len({host for host, _ in processes})
     size = n_ranks or len(processes)
     kind = "nvlink-only" if hosts == 1 else "nic-only" if hosts == len(processes) else "mixed"
-    return Group(name, Shape(size, kind, False, hosts, len(processes)), processes)
+    return Group(name, Shape(size, kind, False, hosts, len(processes)), frozenset(processes))
 
 
 ALL = [(host, pid) for host in "abcd" for pid in range(4)]
