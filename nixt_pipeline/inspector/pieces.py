@@ -50,7 +50,7 @@ class PieceJoiner:
     def take(self, line: Line) -> Whole | bool:
         """Whether the line is a piece: the whole record if it was the last, True if others follow, False if it is
         none."""
-        match = _CRI_PIECE.fullmatch(line.data)
+        match = None if line.data.startswith(b"{") else _CRI_PIECE.fullmatch(line.data)
         if match is not None:
             stream: _Stream = ("CRI", match["stream"])
             if match["tag"] == b"P" or stream in self._open:

@@ -69,7 +69,7 @@ def account_unread(number: int, file: LogFile) -> FileAccount:
     """The account of a file that was not decoded, with the reason: a leftover or an archive, one that cannot be opened,
     or somebody else's by its name."""
     if file.ignored is not None:
-        return replace(_facts(number, file, IGNORED), problem=file.ignored)
+        return replace(_facts(number, file, IGNORED), problem=file.unreadable or file.ignored)
     if file.unreadable is not None:
         return replace(_facts(number, file, "unreadable"), problem=file.unreadable)
     return replace(_facts(number, file, "foreign"), problem=foreign_reason(file.path))

@@ -4,6 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from nixt_pipeline.inspector.file_summary import FileSummary
 from nixt_pipeline.settings import Settings
@@ -67,3 +70,25 @@ def test_pieces_without_end_are_given_up(tmp_path: Path, settings: Settings) -> 
     lines = [json.dumps({"log": '{"header":' if number == 0 else "x}"}) for number in range(300)]
     summary = read(tmp_path, settings, [*lines, LINES[0]])
     assert summary.records_collective == 1
+
+
+_DOCUMENT = json.dumps({"events": [{"message": LINES[0]}, {"message": LINES[1][:99]}, {"x": 1}]})
+_ANY_LINES = [
+    LINES[0],
+    *docker(LINES[1], 150)[:2],
+    *cri(LINES[2], 150)[1:],
+    cri(LINES[2], 150)[0],
+    _DOCUMENT,
+    json.dumps({"log": 5}),
+    "prefix " + LINES[0],
+    "{",
+    "",
+    "x",
+]
+
+
+@hypothesis_settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=st.lists(st.sampled_from(_ANY_LINES), max_size=12))
+def test_every_byte_has_one_place_whatever_is_missing(tmp_path: Path, settings: Settings, lines: list[str]) -> None:
+    whole = sum(line in (LINES[0], "prefix " + LINES[0], _DOCUMENT) for line in lines)
+    assert read(tmp_path, settings, lines).records_collective >= whole
