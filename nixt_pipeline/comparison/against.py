@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nixt_pipeline.comparison.baselines import members, read_baselines, urgent_finding
+from nixt_pipeline.comparison.baselines import current_baselines, members, read_baselines, urgent_finding
 from nixt_pipeline.comparison.compare import ComparisonError, compare_on_machines
 from nixt_pipeline.comparison.matching import Side
 from nixt_pipeline.comparison.results import Comparison, Measure
@@ -92,7 +92,7 @@ def update_comparisons(settings: Settings, catalog_rows: Sequence[Row]) -> tuple
     known = {row["run"]: row for row in stored.to_pylist()} if stored else {}
     facts = {row["run"]: row for row in catalog_rows}
     rows, made = [], []
-    for run, workload, reference in references(settings, facts):
+    for run, workload, reference in references(read_baselines(settings), facts, settings.thresholds):
         state = _state(run, reference, settings)
         row = known.get(run)
         if row is None or row["state"] != state:
@@ -110,10 +110,10 @@ def update_comparisons(settings: Settings, catalog_rows: Sequence[Row]) -> tuple
     return table, made
 
 
-def references(settings: Settings, facts: Mapping[str, Row]) -> Iterator[tuple[str, str, Reference | None]]:
-    """Run, workload and what the run is to be compared with, for each run of the table of baselines."""
-    table = read_baselines(settings)
-    limits = settings.thresholds
+def references(
+    table: pa.Table, facts: Mapping[str, Row], limits: Thresholds
+) -> Iterator[tuple[str, str, Reference | None]]:
+    """Run, workload and what the run is to be compared with, for each run of the `table` of baselines."""
     workloads: dict[str, list[dict[str, Any]]] = {}
     for row in sorted(table.to_pylist(), key=lambda row: (row["first_dump_us"] or 0, row["run"])):
         workloads.setdefault(row["workload"], []).append(row)
@@ -154,7 +154,9 @@ def compare_with_reference(runs: Sequence[str], rows: Sequence[Row], settings: S
     if len(runs) != 1:
         raise ComparisonError(f"{len(runs)} runs are meant; a baseline is for one")
     facts = {row["run"]: row for row in rows}
-    reference = {run: reference for run, _, reference in references(settings, facts)}.get(runs[0])
+    # The stored table can be older than the diagnosis of the latest run; the asset has just made its own anew.
+    table = current_baselines(settings, rows)
+    reference = {run: found for run, _, found in references(table, facts, settings.thresholds)}.get(runs[0])
     if reference is None:
         raise ComparisonError(
             f"run {runs[0]} has no baseline, and no earlier run of the same work is fit to be compared with: "
