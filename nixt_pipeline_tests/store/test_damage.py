@@ -153,7 +153,8 @@ def check_that_others_go_on(root: Path, name: str, kind: str, commands: list[tup
     listed = {row["run"] for row in json.loads(nixt("runs", "--format", "json").stdout)}
     is_damaged = name in LEFT_OUT and not (name == "manifest" and kind == "missing")
     assert {SOUND, SOUND + "-again"} <= listed
-    if is_damaged:
+    # A file of the right size is not opened to list its run.
+    if is_damaged and (name == "manifest" or kind not in ("zeros", "noise")):
         assert DAMAGED not in listed
     own = nixt("diagnose", DAMAGED)
     assert own.exit_code == (2 if name in LEFT_OUT else 0), tell(own)
