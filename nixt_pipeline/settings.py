@@ -32,6 +32,8 @@ class Thresholds(BaseModel):
     wrapped_exec_time_us: int = 10**15
     # A size of 2^64 - count is the plugin's uint8 bug; real counts below 2^48 bytes (256 TiB) are told apart from it.
     max_message_bytes: int = 2**48
+    # A million operations a second for 146,000 years, and below it the difference of any two fits 64 bits with a sign.
+    max_sequence_number: int = 2**62 - 1
     # Inspector shipped in 2025. Anything earlier than 2020 or later than 2100 is no Unix time in microseconds.
     min_timestamp_us: int = 1_577_836_800_000_000
     max_timestamp_us: int = 4_102_444_800_000_000
@@ -73,6 +75,8 @@ class Thresholds(BaseModel):
     min_density: float = 0.6
     # A slow path that costs little is worth a note only when it stays slow; three blocks may be congestion.
     min_blocks_without_cost: int = 4
+    # A launch costs a second or two and some scans of the records; tests and retries of one job are a dozen at most.
+    max_diagnosed_launches: int = 20
     # Family-wise: one false name in a hundred runs, at most.
     max_chance: float = 0.01
     # The named one must have come last in at least half of the collectives in which ranks waited (rule B3, k/m).

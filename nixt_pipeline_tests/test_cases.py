@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from nixt_pipeline.api import open_run
 from nixt_pipeline.cli import main
+from nixt_pipeline.inspector.operations import RecordFlag
 from nixt_pipeline_tests.conftest import FIXTURES
 
 CASES = FIXTURES / "cases"
@@ -110,11 +111,12 @@ def test_one_communicator_id_with_two_shapes_is_two_communicators() -> None:
     assert rows == [(4,), (8,)]
 
 
-def test_sequence_numbers_beyond_63_bits_are_exact() -> None:
+def test_sequence_numbers_are_exact_and_one_beyond_63_bits_is_flagged_and_kept_as_written() -> None:
     ingest(CASES / "16_sn_beyond_int64")
-    numbers = [row[0] for row in ask("16_sn_beyond_int64", "SELECT coll_sn FROM events ORDER BY 1")]
-    assert numbers[:2] == [9007199254740992, 9007199254740993]
-    assert numbers[2] > 2**63
+    rows = ask("16_sn_beyond_int64", "SELECT coll_sn, flags, extra FROM events ORDER BY 1 NULLS LAST")
+    assert [row[0] for row in rows] == [9007199254740992, 9007199254740993, None]
+    assert [row[1] for row in rows] == [0, 0, RecordFlag.SN_IMPLAUSIBLE]
+    assert json.loads(rows[2][2])["coll_perf.coll_sn"] > 2**63
 
 
 def test_unused_channels_of_verbose_records_are_left_out(tmp_path: Path) -> None:

@@ -59,7 +59,11 @@ SELECT
     row_number() OVER (ORDER BY c.incarnation, c.id, c.comm_name, c.n_ranks, c.nnodes, f.coll) AS number,
     c.run, c.incarnation, c.id, c.comm_name, c.n_ranks, c.nnodes, c.coll_type, f.coll
 FROM communicators AS c
-CROSS JOIN (SELECT DISTINCT coll FROM stored_events WHERE kind = 'collective') AS f;
+JOIN (
+    SELECT DISTINCT hash(id, comm_name, n_ranks, nnodes) AS communicator, coll
+    FROM stored_events
+    WHERE kind = 'collective'
+) AS f ON f.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes);
 
 CREATE OR REPLACE TEMP TABLE gathered_streams (stream UBIGINT);
 CREATE OR REPLACE TEMP TABLE repeated_cells (stream UBIGINT, coll_sn UBIGINT);

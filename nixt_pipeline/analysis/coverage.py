@@ -29,8 +29,7 @@ numbers AS (
         hash(id, comm_name, n_ranks, nnodes) AS communicator, coll,
         min(coll_sn) AS first_sn,
         max(coll_sn) AS last_sn,
-        -- Kept within 64 bits for the sequence numbers that a broken record can carry.
-        least(max(coll_sn)::HUGEINT - min(coll_sn)::HUGEINT + 1, 9223372036854775807) AS sn_expected,
+        max(coll_sn) - min(coll_sn) + 1 AS sn_expected,
         count(coll_sn) FILTER (WHERE occurrence = 1) AS sn_seen,
         sum(ranks_seen) FILTER (WHERE occurrence = 1) AS captured,
         count(*) FILTER (WHERE complete) AS complete_cells,

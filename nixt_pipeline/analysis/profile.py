@@ -306,6 +306,7 @@ def run_profile(con: duckdb.DuckDBPyConnection, settings: Settings) -> pa.Table:
             RecordFlag.BANDWIDTH_INVALID,
         )
     }
+    flags["value_out_of_range"] |= int(RecordFlag.SN_IMPLAUSIBLE | RecordFlag.SIZE_IMPLAUSIBLE)
     limits = {
         "max_plausible_busbw_gbs": settings.thresholds.max_plausible_busbw_gbs,
         "bandwidth_mismatch_gbs": settings.thresholds.bandwidth_mismatch_gbs,

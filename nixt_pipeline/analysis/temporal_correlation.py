@@ -20,45 +20,58 @@ from nixt_pipeline.settings import Settings
 # Points that a chart as wide as a page can still show apart.
 _BINS = 120
 
-# Ranges of whole bins: most logs are in the order of time, so that what lies outside of a range is hardly read.
+_SPANS = """
+spans AS (
+    SELECT
+        incarnation,
+        min(first_dump_us) AS start_us,
+        (max(last_dump_us) - min(first_dump_us)) // $bins + 1 AS bin_width_us
+    FROM communicators
+    WHERE first_dump_us IS NOT NULL
+    GROUP BY incarnation
+)
+"""
+
+# Ranges of whole bins: most logs are in the order of time, so that what lies outside of a range is hardly read. All
+# launches are in each share, for a directory can hold thousands of them.
 _SHARES = Shares(
-    parameters="""
-    WITH cut AS (
+    parameters=f"""
+    WITH {_SPANS},
+    cut AS (
         SELECT CASE
             WHEN max(coll_msg_size_bytes) >= $large_message_bytes THEN $large_message_bytes ELSE 0
         END AS min_message_bytes
         FROM kernel_times
     ),
-    spans AS (
-        SELECT
-            incarnation,
-            min(first_dump_us) AS start_us,
-            (max(last_dump_us) - min(first_dump_us)) // $bins + 1 AS bin_width_us,
-            -- Each pass reads all of the events, and their times take little memory.
-            least(sum(records)::BIGINT // (2 * $records_per_share) + 1, $bins) AS passes
-        FROM communicators
-        GROUP BY incarnation
+    -- Each pass reads all of the events, and their times take little memory.
+    number_of AS (
+        SELECT least(sum(records)::BIGINT // (2 * $records_per_share) + 1, $bins) AS passes FROM communicators
+    ),
+    cuts AS (
+        SELECT pass, pass * $bins // passes AS first_bin, (pass + 1) * $bins // passes AS after_bin
+        FROM number_of, range(passes) AS numbers (pass)
     )
     SELECT
-        incarnation, start_us, bin_width_us, min_message_bytes,
-        start_us + pass * $bins // passes * bin_width_us AS from_us,
-        start_us + (pass + 1) * $bins // passes * bin_width_us AS to_us
-    FROM spans CROSS JOIN cut, range(passes) AS numbers (pass)
-    WHERE start_us IS NOT NULL
-    ORDER BY incarnation, pass
+        c.min_message_bytes, p.first_bin, p.after_bin,
+        min(s.start_us + p.first_bin * s.bin_width_us) AS from_us,
+        max(s.start_us + p.after_bin * s.bin_width_us) AS to_us
+    FROM cut AS c CROSS JOIN cuts AS p CROSS JOIN spans AS s
+    GROUP BY c.min_message_bytes, p.first_bin, p.after_bin
+    ORDER BY p.first_bin
     """,
-    # Launches are apart in time, so that the range tells the launch as well.
     sql=f"""
+    WITH {_SPANS}
     SELECT
-        $incarnation AS incarnation,
-        $start_us + (dump_timestamp_us - $start_us) // $bin_width_us * $bin_width_us AS bin_start_us,
-        $start_us AS start_us, $bin_width_us AS bin_width_us, $min_message_bytes AS min_message_bytes,
-        coll_type(n_ranks, nnodes) AS coll_type,
+        e.incarnation,
+        s.start_us + (e.dump_timestamp_us - s.start_us) // s.bin_width_us * s.bin_width_us AS bin_start_us,
+        s.start_us, s.bin_width_us, $min_message_bytes AS min_message_bytes, e.coll_type,
         {SAMPLES}
-    FROM stored_events
-    WHERE dump_timestamp_us >= $from_us AND dump_timestamp_us < $to_us AND flags & $implausible = 0
-        AND coll_msg_size_bytes >= $min_message_bytes
-    GROUP BY bin_start_us, {KERNEL}
+    FROM launched_events AS e
+    JOIN spans AS s ON s.incarnation = e.incarnation
+    WHERE e.dump_timestamp_us >= $from_us AND e.dump_timestamp_us < $to_us AND e.flags & $implausible = 0
+        AND (e.dump_timestamp_us - s.start_us) // s.bin_width_us BETWEEN $first_bin AND $after_bin - 1
+        AND e.coll_msg_size_bytes >= $min_message_bytes
+    GROUP BY e.incarnation, bin_start_us, s.start_us, s.bin_width_us, e.coll_type, {KERNEL}
     """,
     levels=(("incarnation", "bin_start_us", "start_us", "bin_width_us", "min_message_bytes", "coll", "coll_type"),),
     busbw_quantiles=(0.25, 0.5, 0.75),
@@ -105,7 +118,7 @@ def _parameters(settings: Settings) -> dict[str, object]:
 
 ANALYSIS = Analysis(
     name="temporal_correlation",
-    version="1",
+    version="2",
     title="Bandwidth over time",
     question="When did communication become slower or faster?",
     reading=(

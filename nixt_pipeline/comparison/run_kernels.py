@@ -58,7 +58,7 @@ seen AS MATERIALIZED (
         ) AS usable
     FROM cells AS c
     JOIN comms AS k ON k.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes)
-    WHERE c.coll_sn < 4611686018427387904  -- more is a broken record
+    WHERE c.coll_sn IS NOT NULL
 ),
 streams AS (
     SELECT
@@ -68,7 +68,7 @@ streams AS (
     GROUP BY comm, coll
 ),
 families AS (
-    SELECT family, sum(captured) / sum(n_ranks * expected) AS capture_rate
+    SELECT family, sum(captured) / sum(n_ranks::DOUBLE * expected) AS capture_rate
     FROM streams
     GROUP BY family
 ),

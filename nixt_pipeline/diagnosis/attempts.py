@@ -44,6 +44,24 @@ class Attempts:
         return replace(diagnosis, verdict="not-assessable", findings=told, reason=reason)
 
 
+def launches_left_out(launches: int, most_records: int, diagnosed: int) -> Finding:
+    """The finding that counts the launches that nobody looked at."""
+    return Finding(
+        kind="not-assessed",
+        severity="info",
+        level="run",
+        evidence=(
+            f"{launches:,} further launches of at most {most_records:,} records each were not diagnosed: the"
+            f" {diagnosed} that were are the last one and those with most records."
+        ),
+        counter_evidence="The analyses count all launches; only the diagnosis leaves these out.",
+        next_step=(
+            "Put each job into a directory of its own, or raise NIXT_THRESHOLDS__MAX_DIAGNOSED_LAUNCHES; each launch"
+            " takes seconds."
+        ),
+    )
+
+
 def not_assessed(failure: Failure) -> Finding:
     """The finding that says what was not looked at, and why."""
     return Finding(

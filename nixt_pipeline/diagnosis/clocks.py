@@ -42,7 +42,7 @@ FROM sample AS s
 JOIN diagnosed_communicators AS k USING (comm)
 JOIN ordered_records AS e
     ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes) AND e.coll = s.coll AND e.coll_sn = s.coll_sn
-WHERE e.dump_timestamp_us > 0  -- 0 is no time
+WHERE e.hostname IS NOT NULL AND e.dump_timestamp_us IS NOT NULL
 GROUP BY ALL
 ORDER BY ALL
 """

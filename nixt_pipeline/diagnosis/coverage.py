@@ -49,10 +49,10 @@ CREATE OR REPLACE TEMP TABLE covered_series AS
 SELECT
     incarnation, id, comm_name, n_ranks, nnodes, coll,
     count(*) FILTER (occurrence > 1) AS replays,
-    max(coll_sn)::BIGINT - min(coll_sn)::BIGINT + 1 + replays AS numbers, count(*) AS cells,
+    max(coll_sn) - min(coll_sn) + 1 + replays AS numbers, count(*) AS cells,
     sum(ranks_seen) AS recorded
 FROM cells
-WHERE n_ranks > 1 AND coll_sn < 4611686018427387904 AND ranks_seen <= n_ranks
+WHERE n_ranks > 1 AND coll_sn IS NOT NULL AND ranks_seen <= n_ranks
 GROUP BY ALL
 """
 
@@ -121,7 +121,8 @@ WITH ranks AS (
 synchronising AS (
     SELECT
         count(*) AS cells, count(*) FILTER (complete) AS complete,
-        sum(ranks_gpu_timed) / nullif(sum(ranks_timed), 0) AS gpu_timed
+        sum(ranks_gpu_timed) / nullif(sum(ranks_timed), 0) AS gpu_timed,
+        count(coll_msg_size_bytes) / nullif(count(*), 0) AS sized
     FROM cells WHERE n_ranks > 1 AND coll IN (SELECT unnest($sync))
 )
 SELECT
@@ -130,7 +131,7 @@ SELECT
     (SELECT ceil(count(*) * coalesce((SELECT sum(expected) / nullif(sum(seen), 0) FROM ranks), 1))::BIGINT
      FROM processes) AS ranks_expected,
     (SELECT count(*) FROM events) AS records,
-    s.cells, s.complete / nullif(s.cells, 0) AS complete_cells, s.gpu_timed
+    s.cells, s.complete / nullif(s.cells, 0) AS complete_cells, s.gpu_timed, s.sized
 FROM synchronising AS s
 """
 
@@ -138,7 +139,7 @@ FROM synchronising AS s
 _LOOKED_AT = f"""
 SELECT
     CASE
-        WHEN c.coll_sn IS NULL OR c.coll_sn >= 4611686018427387904 THEN '{BROKEN_NUMBER}'
+        WHEN c.coll_sn IS NULL THEN '{BROKEN_NUMBER}'
         WHEN c.ranks_seen > 1 AND {USABLE} THEN 'usable'
         WHEN c.size_mismatch THEN '{SIZES_DIFFER}'
         WHEN c.ranks_gpu_timed < c.ranks_seen THEN '{NOT_TIMED}'
@@ -192,7 +193,7 @@ def measure(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> Recorded:
     """How the run behind `con`, a connection of `open_run` with cells, was recorded."""
     order_replays(con)
     sync = {"sync": list(SYNC_COLLECTIVES)}
-    seen, expected, records, cells, complete, gpu_timed = con.sql(_TOTALS, params=sync).fetchall()[0]
+    seen, expected, records, cells, complete, gpu_timed, sized = con.sql(_TOTALS, params=sync).fetchall()[0]
     left_out = dict(con.sql(_LOOKED_AT, params=sync).fetchall())
     left_out[REPLAYED] = int(cells) - sum(left_out.values())
     usable = left_out.pop("usable", 0)
@@ -229,6 +230,7 @@ def measure(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> Recorded:
         capture_rate=min(1.0, all_recorded / all_expected) if all_expected else None,
         lowest_capture_rate=captures[0].rate if captures else None,
         gpu_timed=gpu_timed,
+        sized=sized,
         losses={cause: lost for cause, lost in sorted(losses.items()) if lost > 0},
         left_out={reason: cells for reason, cells in sorted(left_out.items()) if cells > 0},
         cut_files=sum(damaged for _, _, damaged, _ in files),
@@ -266,6 +268,11 @@ def not_assessable(coverage: RunCoverage, limits: Thresholds) -> str:
         return (
             f"{1 - coverage.gpu_timed:.0%} of the times were taken by the CPU, and say when a kernel was launched and"
             " noticed, not how long it ran; set NCCL_INSPECTOR_REQUIRE_KERNEL_TIMING=1"
+        )
+    if coverage.sized is not None and coverage.sized < limits.min_complete_share:
+        return (
+            f"{1 - coverage.sized:.0%} of the collectives have no message size; without it gradients look like control"
+            " messages, and which processes do the same work is not known"
         )
     if coverage.usable_collectives < limits.min_diagnosed_cells:
         return _mostly_replayed(coverage, 0.5) or (

@@ -36,7 +36,7 @@ FROM (
         hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, writer,
         ((dump_timestamp_us - $begin) * $moments // $span)::BIGINT AS moment, max(coll_sn)::BIGINT AS reached
     FROM eager_records
-    WHERE coll IN (SELECT unnest($colls)) AND coll_sn < 4611686018427387904
+    WHERE coll IN (SELECT unnest($colls)) AND coll_sn IS NOT NULL
         AND dump_timestamp_us BETWEEN $earliest AND $end AND n_ranks > 1
         AND hash(id, comm_name, n_ranks, nnodes) IN (SELECT unnest($communicators))
     GROUP BY ALL

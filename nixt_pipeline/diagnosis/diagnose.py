@@ -6,7 +6,7 @@ from dataclasses import replace
 import duckdb
 
 from nixt_pipeline.analysis.cells import provide_cells
-from nixt_pipeline.diagnosis.attempts import Attempts
+from nixt_pipeline.diagnosis.attempts import Attempts, launches_left_out
 from nixt_pipeline.diagnosis.causes import with_causes
 from nixt_pipeline.diagnosis.clocks import find_clock_skew
 from nixt_pipeline.diagnosis.coverage import capped, capture_findings, measure, not_assessable, not_ordered
@@ -57,7 +57,7 @@ def diagnose_views(
     reason = not_assessable(coverage, limits)
     findings: list[Finding] = []
     told_from: list[tuple[float, float | None]] = []
-    launches = [row[0] for row in con.sql("SELECT DISTINCT incarnation FROM processes ORDER BY ALL").fetchall()]
+    launches, not_looked_at = _launches(con, limits)
     for incarnation in launches:
         seen = attempts.decisive(f"launch {incarnation}", observe, con, incarnation, limits)
         if seen is None:
@@ -71,12 +71,31 @@ def diagnose_views(
     if told_from:  # of the longest launch
         coverage = replace(coverage, least_cost_share=max(told_from, key=lambda launch: launch[0])[1])
     findings += attempts.informative("lost records", capture_findings, recorded) or []
+    findings += not_looked_at
     told = ranked(capped(finding, coverage, limits) for finding in findings)
     alarming = any(finding.severity != "info" for finding in told)
     if not alarming and not reason:
         reason = not_ordered(coverage, limits) or not_resolvable(coverage, limits)
     verdict: Verdict = "findings" if alarming else "not-assessable" if reason else "none-found"
     return attempts.told_in(Diagnosis(run, verdict, coverage, told, reason))
+
+
+_LAUNCHES = """
+SELECT incarnation, sum(records)::BIGINT AS records
+FROM processes
+GROUP BY incarnation
+-- How the last one ended is what somebody wants to know first.
+ORDER BY incarnation = max(incarnation) OVER () DESC, records DESC, incarnation
+"""
+
+
+def _launches(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> tuple[list[int], list[Finding]]:
+    """The launches to diagnose, in the order of time: the last one and those with most records; and a finding that
+    counts the others, if any."""
+    launches = con.sql(_LAUNCHES).fetchall()
+    chosen, others = launches[: limits.max_diagnosed_launches], launches[limits.max_diagnosed_launches :]
+    numbers = sorted(incarnation for incarnation, _ in chosen)
+    return numbers, [launches_left_out(len(others), others[0][1], len(chosen))] if others else []
 
 
 def _from_times(

@@ -93,9 +93,9 @@ class RunCoverage:
     `complete_cells`: share of the synchronising collectives that every rank recorded, None when there is none.
     `usable_collectives`: those that were looked at, recorded by several ranks, with GPU times; `left_out`: all others,
     by reason. `capture_rate`: records over those that the sequence numbers tell of, of the whole run and of the process
-    with the fewest. `gpu_timed`: share of the times that the GPU took. `losses`: missing records by cause. `cut_files`:
-    files that end within a record or are damaged. `least_cost_share`: the share of the time from which on a late
-    process would be told; None when it is not known.
+    with the fewest. `gpu_timed`: share of the times that the GPU took; `sized`: share of the collectives with a
+    message size. `losses`: missing records by cause. `cut_files`: files that end within a record or are damaged.
+    `least_cost_share`: the share of the time from which on a late process would be told; None when it is not known.
     """
 
     ranks_seen: int
@@ -106,6 +106,7 @@ class RunCoverage:
     capture_rate: float | None = None
     lowest_capture_rate: float | None = None
     gpu_timed: float | None = None
+    sized: float | None = None
     losses: dict[str, int] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
     cut_files: int = 0

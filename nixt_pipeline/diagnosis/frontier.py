@@ -25,7 +25,7 @@ SELECT
     CASE WHEN last_sn - first_sn >= $regular THEN regr_slope(coll_sn, dump_timestamp_us) END AS per_us,
     exp(avg(ln(greatest(coll_msg_size_bytes, 1)))) AS size_bytes
 FROM eager_records  -- a number that repeats does not say how far a process got
-WHERE coll IN (SELECT unnest($waiting)) AND coll_sn < 4611686018427387904
+WHERE coll IN (SELECT unnest($waiting)) AND coll_sn IS NOT NULL
     AND n_ranks > 1 AND hostname IS NOT NULL AND pid IS NOT NULL
 GROUP BY ALL
 """

@@ -32,12 +32,12 @@ _PASS_US = 400
 # What one process completed. The rows keep the order of its log, in which a communicator has its operations as they
 # were completed; what was written at once has one time.
 _COMPLETED = """
-SELECT hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, coll_msg_size_bytes::BIGINT AS size_bytes,
+SELECT hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, coalesce(coll_msg_size_bytes, 0) AS size_bytes,
     coalesce(dump_timestamp_us, 0) AS written_us
-FROM stored_events
+FROM plausible_events
 WHERE hostname = $hostname AND pid = $pid
     AND writer = (SELECT writer FROM diagnosed_processes WHERE name = $process)
-    AND kind = 'collective' AND n_ranks > 1 AND coll_sn < 4611686018427387904
+    AND kind = 'collective' AND n_ranks > 1 AND coll_sn IS NOT NULL
 """
 
 # How many collectives of each communicator anybody recorded; those of CUDA graphs are no steps.

@@ -40,10 +40,10 @@ _RECORDED = """
         k.comm, e.coll = 'Send' AS sends, e.rank, e.p2p_peer AS peer, e.writer,
         e.coll_sn::BIGINT AS sn, e.coll_msg_size_bytes AS size_bytes, e.coll_exec_time_us AS time_us,
         e.dump_timestamp_us AS dump_us
-    FROM stored_events AS e
+    FROM plausible_events AS e
     JOIN diagnosed_communicators AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
     WHERE e.kind = 'p2p' AND e.hostname IS NOT NULL AND e.pid IS NOT NULL
-        AND e.coll_sn < 4611686018427387904 AND e.coll IN ('Send', 'Recv') AND e.p2p_peer >= 0
+        AND e.coll_sn IS NOT NULL AND e.coll IN ('Send', 'Recv') AND e.p2p_peer >= 0
         AND k.comm % $passes = $pass
 """
 _SINGLE_OPERATIONS = f"""
@@ -95,7 +95,7 @@ GROUP BY comm, rank
 
 # What `p2p_order.find_order` looks at: code 2 * peer is a Send to it, 2 * peer + 1 a Recv from it.
 _LOSSY_OPERATIONS = """
-SELECT comm, rank, sn, 2 * peer + (NOT sends)::INTEGER AS code
+SELECT comm, rank, sn, 2 * peer::BIGINT + (NOT sends)::INTEGER AS code
 FROM p2p_operations SEMI JOIN (FROM p2p_ranks WHERE NOT lossless) USING (comm, rank)
 WHERE sn >= 1
 ORDER BY comm, rank, sn

@@ -49,13 +49,14 @@ UNSURE_SERIES = "SELECT DISTINCT hash(comm, coll, place) AS series FROM blocks W
 USABLE = "c.ranks_seen <= c.n_ranks AND c.ranks_gpu_timed = c.ranks_seen AND NOT c.size_mismatch"
 _SYNCHRONISING = f"""
 SELECT
-    k.comm, c.coll, c.coll_sn, c.coll_msg_size_bytes, c.min_exec_time_us, c.max_exec_time_us,
+    k.comm, c.coll, c.coll_sn::BIGINT AS coll_sn, c.coll_msg_size_bytes::BIGINT AS coll_msg_size_bytes,
+    c.min_exec_time_us, c.max_exec_time_us,
     hash(c.min_rank, c.min_hostname, c.min_pid) AS last_member, c.last_dump_us, c.complete, c.ranks_seen,
     {USABLE} AS usable
 FROM ordered_cells AS c
 JOIN diagnosed_communicators AS k ON k.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes)
 WHERE c.coll IN (SELECT unnest($sync))
-    AND c.coll_sn < 4611686018427387904  -- more is a broken record, and arithmetic on it would overflow
+    AND c.coll_sn IS NOT NULL
 """
 USABLE_CELLS = (
     f"CREATE OR REPLACE TEMP TABLE usable_cells AS SELECT * EXCLUDE (usable) FROM ({_SYNCHRONISING}) WHERE usable"
@@ -257,12 +258,13 @@ SELECT
     ) AS transfer_us,
     count(*) AS cells, sum(weight) AS stands_for
 FROM blocked_cells
+WHERE coll_msg_size_bytes IS NOT NULL
 GROUP BY comm, coll, coll_msg_size_bytes, block
 HAVING bool_or(complete) OR count(*) FILTER (ranks_seen > 1 AND NOT $one_slot) >= $least
 ORDER BY ALL
 """
 
 # Records may be lost, but what a communicator is for shows in any.
-SYNCHRONISED = "SELECT comm, max(coll_msg_size_bytes) FROM blocked_cells GROUP BY comm"
+SYNCHRONISED = "SELECT comm, coalesce(max(coll_msg_size_bytes), 0) FROM blocked_cells GROUP BY comm"
 
 SPAN = "SELECT median(last_dump_us - first_dump_us) FROM processes WHERE incarnation = $incarnation"

@@ -20,7 +20,7 @@ WITH written AS (
     SELECT
         git_rev,
         dump_timestamp_us - lag(dump_timestamp_us) OVER (PARTITION BY id ORDER BY dump_timestamp_us) AS after_us
-    FROM stored_events SEMI JOIN ({_BUSIEST}) USING (writer)
+    FROM plausible_events SEMI JOIN ({_BUSIEST}) USING (writer)
     WHERE kind = 'collective'
 )
 SELECT

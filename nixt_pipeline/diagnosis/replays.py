@@ -43,7 +43,7 @@ candidates AS (
     FROM cells
     JOIN replayed_streams ON stream = {_STREAM}
     LEFT JOIN shared ON communicator = hash(id, comm_name, n_ranks, nnodes)
-    WHERE coll_sn < 4611686018427387904  -- more is a broken record, and arithmetic on it would overflow
+    WHERE coll_sn IS NOT NULL
 ),
 numbers AS (
     SELECT
@@ -82,10 +82,10 @@ WITH numbered AS (
     SELECT
         {_COLUMNS},
         row_number() OVER (PARTITION BY {_STREAM}, coll_sn, rank ORDER BY {OCCURRENCE_ORDER}) AS occurrence
-    FROM stored_events SEMI JOIN replayed_streams ON replayed_streams.stream = {_STREAM}
+    FROM plausible_events SEMI JOIN replayed_streams ON replayed_streams.stream = {_STREAM}
     WHERE kind = 'collective'
 )
-SELECT n.* EXCLUDE (occurrence) REPLACE (p.place AS coll_sn)
+SELECT n.* EXCLUDE (occurrence) REPLACE (p.place::BIGINT AS coll_sn)
 FROM numbered AS n
 JOIN replay_places AS p
     ON p.stream = {_STREAM} AND p.coll_sn = n.coll_sn AND p.occurrence = n.occurrence
@@ -99,21 +99,21 @@ FROM cells AS c
 JOIN replay_places AS p ON p.stream = {_STREAM} AND p.coll_sn = c.coll_sn AND p.occurrence = c.occurrence;
 
 CREATE OR REPLACE TEMP VIEW eager_records AS
-SELECT {_COLUMNS} FROM stored_events ANTI JOIN replayed_streams ON replayed_streams.stream = {_STREAM}
+SELECT {_COLUMNS} FROM plausible_events ANTI JOIN replayed_streams ON replayed_streams.stream = {_STREAM}
 WHERE kind = 'collective';
 
 CREATE OR REPLACE TEMP VIEW ordered_records AS FROM eager_records UNION ALL FROM replayed_records;
 """
 _PLAIN_VIEWS = f"""
 CREATE OR REPLACE TEMP VIEW ordered_cells AS FROM cells;
-CREATE OR REPLACE TEMP VIEW eager_records AS SELECT {_COLUMNS} FROM stored_events WHERE kind = 'collective';
+CREATE OR REPLACE TEMP VIEW eager_records AS SELECT {_COLUMNS} FROM plausible_events WHERE kind = 'collective';
 CREATE OR REPLACE TEMP VIEW ordered_records AS FROM eager_records;
 """
 
 
 def order_replays(con: duckdb.DuckDBPyConnection) -> None:
     """Create temporary views of all launches behind `con`, a connection of `store.catalog.open_run` with cells:
-    `ordered_cells` and `ordered_records` are `cells` and the collectives of `stored_events` with numbers that never
+    `ordered_cells` and `ordered_records` are `cells` and the collectives of `plausible_events` with numbers that never
     repeat, without what cannot be told apart; `eager_records` are those of functions whose numbers never did."""
     con.execute(_REPLAYED_STREAMS, {"sync": list(SYNC_COLLECTIVES)})
     [(streams,)] = con.sql("SELECT count(*) FROM replayed_streams").fetchall()

@@ -30,6 +30,8 @@ class RecordFlag(IntFlag):
     UNKNOWN_FUNCTION = 128
     BANDWIDTH_ABSENT = 512  # the record has no bandwidth field
     VALUE_OUT_OF_RANGE = 256  # a value that its column cannot hold; the original is in `extra`
+    SN_IMPLAUSIBLE = 1024  # more operations than a job can do; the original is in `extra`
+    SIZE_IMPLAUSIBLE = 2048  # a message larger than any memory; the original is in `extra`
 
 
 # A record with one of these has at least one bandwidth that the formula does not give.

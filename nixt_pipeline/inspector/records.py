@@ -126,7 +126,7 @@ class RecordTyper:
         time_us, size_bytes = fields.exec_time(f"{prefix}_exec_time_us"), fields.size(f"{prefix}_msg_size_bytes")
         algobw, busbw = fields.bandwidths(prefix, coll, identity["n_ranks"])
         peer = fields.integer(fields.body, "p2p_peer", _INT32) if kind == "p2p" else None
-        sequence_number = fields.integer(fields.body, f"{prefix}_sn", _UINT64)
+        sequence_number = fields.sequence_number(f"{prefix}_sn")
         tail = (
             fields.text(fields.body, f"{prefix}_algo"),
             fields.text(fields.body, f"{prefix}_proto"),
@@ -266,14 +266,25 @@ class _Fields:
         return self._time_us
 
     def size(self, key: str) -> int | None:
-        """The message size in bytes, repaired when the plugin did not know the data type's size."""
+        """The message size in bytes, repaired when the plugin did not know the data type's size, None when no memory
+        can hold it."""
         value = self.integer(self.body, key, _UINT64)
-        if value is not None and value > 2**64 - self._thresholds.max_message_bytes:
-            self.flags |= RecordFlag.SIZE_REPAIRED
-            value = 2**64 - value
-        elif value is not None:
+        if value is None or value <= self._thresholds.max_message_bytes:
             self._size_bytes = value
-        return value
+            return value
+        if value > 2**64 - self._thresholds.max_message_bytes:
+            self.flags |= RecordFlag.SIZE_REPAIRED
+            return 2**64 - value
+        self._keep(self.body, key, RecordFlag.SIZE_IMPLAUSIBLE)
+        return None
+
+    def sequence_number(self, key: str) -> int | None:
+        """The number of the operation, or None where no job can have done so many."""
+        value = self.integer(self.body, key, _UINT64)
+        if value is None or value <= self._thresholds.max_sequence_number:
+            return value
+        self._keep(self.body, key, RecordFlag.SN_IMPLAUSIBLE)
+        return None
 
     def bandwidths(self, prefix: str, coll: str, n_ranks: int | None) -> tuple[float | None, float | None]:
         """Algorithm and bus bandwidth in GB/s as written, None where the written number has no meaning. Call after

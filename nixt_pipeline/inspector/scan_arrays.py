@@ -55,6 +55,7 @@ class Limits(NamedTuple):
 
     max_time_us: np.uint64
     max_size_bytes: np.uint64
+    max_sn: np.uint64
     min_stamp_us: np.uint64
     max_stamp_us: np.uint64
 

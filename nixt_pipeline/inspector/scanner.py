@@ -299,7 +299,7 @@ def _body(
     position, busbw = _micro(buffer, _skip(buffer, position, end, _BUSBW, kind), end)
     if position < 0 or time > limits.max_time_us or size > limits.max_size_bytes:
         return -1
-    if sn >= np.uint64(2**63) or peer >= np.uint64(2**31):
+    if sn > limits.max_sn or peer >= np.uint64(2**31):
         return -1
     flags = 0
     if function >= _KNOWN_FUNCTIONS:

@@ -73,6 +73,7 @@ class TemplateDecoder:
         self._limits = scan_arrays.Limits(
             np.uint64(thresholds.wrapped_exec_time_us),
             np.uint64(thresholds.max_message_bytes),
+            np.uint64(thresholds.max_sequence_number),
             np.uint64(thresholds.min_timestamp_us),
             np.uint64(thresholds.max_timestamp_us),
         )

@@ -64,6 +64,24 @@ SELECT
 FROM stored_events AS e {join};
 """
 
+# What the diagnosis reads: 0 is no time, but 1970 may be that of a host, and no difference of two numbers overflows.
+_PLAUSIBLE_VIEW = """
+CREATE OR REPLACE VIEW plausible_events AS
+SELECT
+    * REPLACE (
+        coll_sn::BIGINT AS coll_sn, coll_msg_size_bytes::BIGINT AS coll_msg_size_bytes,
+        CASE WHEN dump_timestamp_us BETWEEN 1 AND 4611686018427387903 THEN dump_timestamp_us END AS dump_timestamp_us
+    )
+FROM stored_events;
+"""
+
+# The stored columns with the launch and the placement: what `events` computes besides costs a scan more.
+_LAUNCHED_VIEW = """
+CREATE OR REPLACE VIEW launched_events AS
+SELECT e.*, {incarnation} AS incarnation, coll_type(e.n_ranks, e.nnodes) AS coll_type
+FROM stored_events AS e {join};
+"""
+
 # `writer` is what finds the GPU of a record quickly: the hash of its process.
 _AS_WRITTEN = "SELECT *, hostname || '-pid' || pid AS process, hash(hostname, pid) AS writer FROM {source}"
 _TOLD_APART = """
@@ -164,23 +182,40 @@ def create_views(con: duckdb.DuckDBPyConnection, settings: Settings, manifests: 
         source = _table(whole if table in LARGE_TABLES else generations, table, told_apart)
         # `events` adds columns that are computed from every row; what needs none of them reads `stored_events`.
         view = "stored_events" if table == "events" else table
-        con.execute(f"CREATE OR REPLACE VIEW {view} AS {source}")
+        con.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT {_plausible(table, settings)} FROM ({source})")
     _add_missing_kernel_times(con, generations, whole, told_apart)
     several = any(manifest.incarnations > 1 for manifest in manifests)
     canonical_alias = next((canonical, alias) for alias, canonical in COLL_TYPE_ALIASES.items())
+    launch = {
+        "incarnation": "coalesce(c.incarnation, 1)" if several else "1",
+        "join": _INCARNATION_JOIN if several else "",
+    }
+    con.execute(_LAUNCHED_VIEW.format(**launch))
     con.execute(
         _EVENTS_VIEW.format(
-            incarnation="coalesce(c.incarnation, 1)" if several else "1",
-            join=_INCARNATION_JOIN if several else "",
+            **launch,
             bandwidth_flags=int(BANDWIDTH_FLAGS),
             canonical=canonical_alias[0],
             alias=canonical_alias[1],
         )
     )
     con.execute(_KIND_VIEWS)
+    con.execute(_PLAUSIBLE_VIEW)
     for directory in sorted((settings.data_dir / "results").glob("*/")):
         paths = [layout.results_path(settings, directory.name, manifest.run) for manifest in manifests]
         _create_result_view(con, directory.name, [path for path in paths if path.exists()])
+
+
+def _plausible(table: str, settings: Settings) -> str:
+    """The columns of a table's view, with null where a store of an earlier version holds a sequence number or a size
+    that is none."""
+    limits = {
+        "coll_sn": settings.thresholds.max_sequence_number,
+        "coll_msg_size_bytes": settings.thresholds.max_message_bytes,
+    }
+    names = [column.name for column in taxonomy.TABLES[table] if column.name in limits]
+    replaced = ", ".join(f"CASE WHEN {n} <= {limits[n]:d} THEN {n} END AS {n}" for n in names)
+    return f"* REPLACE ({replaced})" if names else "*"
 
 
 def _create_result_view(con: duckdb.DuckDBPyConnection, name: str, files: list[Path]) -> None:

