@@ -49,3 +49,23 @@ def test_a_hang_is_narrowed_to_the_communicator_that_stopped_first(
     assert "gpu-128-pid20019" in finding.processes
     assert len(finding.processes) == 4
     assert finding.ambiguous
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind", "level", "name"),
+    [
+        ("07_mnnvl_rack/slow_ports_pipeline", "slow-transfer", "host", "tray-03"),
+        ("07_mnnvl_rack/clock_off_rack", "clock-skew", "host", "tray-03"),
+        ("09_cuda_graph_replays/mixed", "late-arrival", "rank", "infer-01-pid402"),
+        ("09_cuda_graph_replays/late_in_decode", "late-arrival", "rank", "infer-01-pid402"),
+    ],
+)
+def test_racks_and_cuda_graphs_are_diagnosed_like_other_jobs(
+    folder: str, kind: str, level: str, name: str, corpus: Path, settings: Settings
+) -> None:
+    run = nixt.ingest_run(corpus / "field" / folder, settings).run
+    (finding,) = nixt.diagnose_run(run, settings).findings
+    assert (finding.kind, finding.level, finding.ambiguous) == (kind, level, False)
+    assert (finding.hosts if level == "host" else finding.processes) == (name,)
+    if kind == "slow-transfer":
+        assert "NVLink" in finding.next_step
