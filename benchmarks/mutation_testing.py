@@ -85,7 +85,8 @@ def run_tests(tests: list[str], timeout_s: float) -> Outcome:
         if ended:
             return "survived" if status == 0 else "killed"
         time.sleep(_POLL_S)
-    with suppress(ProcessLookupError):
+    os.kill(child, signal.SIGKILL)
+    with suppress(ProcessLookupError):  # it may not have had the time to lead a group of its own
         os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return "killed" if timeout_s == _TIMEOUT_S else "too late"
