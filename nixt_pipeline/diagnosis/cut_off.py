@@ -61,6 +61,22 @@ class Past:
             seen = seen & (_leads(self.furthest, self.series, tracks) >= lead)
         return float(seen.mean()) if len(seen) else 0.0
 
+    def rarer(self) -> float:
+        """The share of the moments at which the logs agreed, and the job was in a phase of its step that is at most as
+        common among those as the one in which it ended. A phase that was never seen counts like those seen once."""
+        moments = len(self.agrees)
+        counted = [n for n, item in enumerate(self.series) if item.final or not item.one_slot]
+        if not moments or not counted:
+            return 0.0
+        ends = np.array([self.series[n].furthest for n in counted]) + 1
+        numbers = np.column_stack([self.furthest[counted] + 1, ends])
+        phases = _phases(numbers)
+        seen, number = np.unique(phases, axis=1, return_inverse=True)
+        number = number.ravel()
+        common = np.bincount(number[:-1][self.agrees], minlength=seen.shape[1])
+        rare = common <= max(common[number[-1]], 1)
+        return float(common[rare].sum()) / moments
+
 
 def past_of(
     con: duckdb.DuckDBPyConnection, series: Sequence[Series], ends_us: Mapping[Process, int], earliest_us: int
@@ -138,6 +154,17 @@ def _reached(
             column = min(max(moment - shifts.get(host, 0), 0), _MOMENTS - 1)
             reached[at][row, column] = max(reached[at][row, column], number)
     return [np.maximum.accumulate(rows_of, axis=1) for rows_of in reached]
+
+
+def _phases(numbers: Ints) -> Ints:
+    """How many operations of each series (row) were done beyond whole steps at each moment (column), the last of which
+    is the end. The rarest series counts the steps; it may lack one at the end."""
+    steps = numbers[numbers[:, -1].argmin()]
+    phases = np.empty_like(numbers)
+    for row, done in enumerate(numbers):
+        tried = [done - round(done[-1] / (steps[-1] + lacking)) * steps for lacking in (0, 1)]
+        phases[row] = min(tried, key=lambda phase: len(np.unique(phase)))
+    return phases
 
 
 def _leads(furthest: Ints, series: Sequence[Series], tracks: Iterable[Track]) -> Ints:

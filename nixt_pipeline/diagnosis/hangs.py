@@ -129,7 +129,7 @@ def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[
         finding = told.within_step(part.processes, begun)
     since, sequel = _followed(launch, part, stopped)
     past = _past(launch, part, series, stopped) if sequel is None or sequel.launch else None
-    share = past.share() if past else 0.0
+    share = past.rarer() if past else 0.0
     return [told.with_sequel(finding, part, since, sequel, share > MAY_BE_KILLED, share, ending)]
 
 

@@ -16,11 +16,12 @@ from nixt_pipeline.diagnosis.observations import Communicator
 from nixt_pipeline.diagnosis.parts import Part, Span
 from nixt_pipeline.diagnosis.processes import Process
 
-# What goes on for so much of the time that a communicator was in use, and for so many of its operations, does not wait
-# for it: a hang stops the rest within a step.
-_GOES_ON_SHARE = 0.1
-_GOES_ON_OPERATIONS = 3
+# What goes on for so much of the time, and for so many steps, does not wait: a hang stops the rest within a step.
+_GOES_ON_SHARE = 0.25
+_GOES_ON_STEPS = 3
 _GOES_ON_US = 1_000_000
+# Fewer operations tell no step.
+_REGULAR = 5
 
 _LAUNCHES = """
 SELECT incarnation, min(first_dump_us), max(last_dump_us), list(DISTINCT hostname), count(*)
@@ -93,21 +94,22 @@ def what_followed(
     """When a part of a launch stopped, of which the communicators `stopped` (numbers) stopped first, and what its
     processes did then; the `reaches` are those of the launch. By write times in Unix microseconds."""
     hashes = {comm.number: key for key, comm in numbered.items()}
-    of_part = last_times(reaches, frozenset(hashes[number] for number in part.communicators if number in hashes))
-    own = frozenset(hashes[number] for number in stopped if number in hashes)
-    ended = _middle(last_times(reaches, own)) or _middle(of_part)
+    everything = frozenset(hashes[number] for number in part.communicators if number in hashes)
+    of_part = last_times(reaches, everything)
+    # Of Sends and Recvs, it is not told here when they stopped: then the part counts.
+    own = frozenset(reach.communicator for reach in reaches) & {hashes[n] for n in stopped if n in hashes} or everything
+    ended = _middle(last_times(reaches, own))
     if ended is None:
         return None, None
     later = [
         comm
         for comm in numbered.values()
-        if comm.number not in part.communicators
-        and comm.number in spans
+        if comm.number in spans
         and spans[comm.number][0] > ended
         and not frozenset(part.processes).isdisjoint(comm.members)
     ]
     anew = frozenset(member for comm in later for member in comm.members)
-    goes_on_us = ended + _patience(reach for reach in reaches if reach.communicator in own)
+    goes_on_us = ended + _patience(reach for reach in reaches if reach.communicator in everything)
     everywhere = last_times(reaches)
     went_on = tuple(process for process in part.processes if process in anew or everywhere.get(process, 0) > goes_on_us)
     if not went_on:
@@ -115,18 +117,20 @@ def what_followed(
     left = tuple(process for process in part.processes if process not in went_on)
     begins = [spans[comm.number][0] for comm in later]
     n_ranks = max((comm.n_ranks for comm in later), default=0)
-    return (_middle(of_part) if later else ended), Sequel(min(begins, default=ended), went_on, left, n_ranks)
+    replaced = later and part.communicators.isdisjoint(comm.number for comm in later)
+    return (_middle(of_part) if replaced else ended), Sequel(min(begins, default=ended), went_on, left, n_ranks)
 
 
-def _patience(reaches: Iterable[Reach]) -> int:
-    """For how long, in microseconds, processes may go on although they wait for a communicator that stopped."""
-    spans = [
-        (reach.last_us - reach.first_us, reach.last - reach.first)
-        for reach in reaches
-        if reach.last_us is not None and reach.first_us is not None
-    ]
-    longest, operations = max(spans, default=(0, 0))
-    return int(max(_GOES_ON_US, _GOES_ON_SHARE * longest, _GOES_ON_OPERATIONS * longest / max(operations, 1)))
+def _patience(reaches: Iterable[Reach]) -> float:
+    """For how long, in microseconds, processes may go on although they wait for something: a few of the longest steps
+    among what they all did regularly, and a share of the whole time."""
+    longest, step = 0.0, 0.0
+    for reach in reaches:
+        if reach.last_us is not None and reach.first_us is not None:
+            longest = max(longest, reach.last_us - reach.first_us)
+            if reach.last - reach.first >= _REGULAR:
+                step = max(step, (reach.last_us - reach.first_us) / (reach.last - reach.first))
+    return max(_GOES_ON_US, _GOES_ON_SHARE * longest, _GOES_ON_STEPS * step)
 
 
 def _middle(times: Mapping[Process, int]) -> int | None:

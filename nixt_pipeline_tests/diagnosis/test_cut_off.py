@@ -1,0 +1,52 @@
+"""A job of ten steps with four gathers and one flag each, of which two processes keep a log."""
+
+import numpy as np
+import pytest
+
+from nixt_pipeline.diagnosis.cut_off import Past
+from nixt_pipeline.diagnosis.processes import Process
+from nixt_pipeline.diagnosis.stopped import Series, stages, tracks_of
+from nixt_pipeline_tests.diagnosis.examples import communicator
+
+A, B, C, D = ("a", 1), ("a", 2), ("b", 1), ("b", 2)
+
+
+def series(number: int, coll: str, reached: int, *members: Process) -> Series:
+    return Series(communicator(number, *members), coll, dict.fromkeys(members, reached), 0.0, communicator=number)
+
+
+def past(gathers: list[int], flags: list[int], agrees: list[bool], end: tuple[int, int]) -> Past:
+    """How many of each were done at some moments, and at the end."""
+    ends = [series(1, "AllGather", end[0] - 1, A, C), series(0, "AllReduce", end[1] - 1, A, B, C, D)]
+    return Past(ends, np.array([gathers, flags]) - 1, np.array(agrees))
+
+
+def test_the_share_of_moments_at_which_logs_agreed_is_that_of_jobs_killed_so() -> None:
+    assert past([20, 22, 23, 24], [5, 5, 5, 5], [True, False, False, False], (40, 9)).share() == 0.25
+    assert past([], [], [], (40, 9)).share() == 0.0
+
+
+def test_a_phase_in_which_the_logs_never_agreed_is_no_killed_job() -> None:
+    # They agree between steps, and after the first two gathers; the job ended after four gathers, without its flag.
+    gathers, flags = [20, 22, 23, 24, 26, 28, 30], [5, 5, 5, 6, 6, 7, 7]
+    agrees = [True, True, False, True, True, True, True]
+    assert past(gathers, flags, agrees, (40, 9)).rarer() == 0.0
+    # After two gathers, it is in a phase that three of the seven moments have, and no more have the one between steps.
+    assert past(gathers, flags, agrees, (38, 9)).rarer() == pytest.approx(6 / 7)
+
+
+def test_phases_that_never_repeat_are_as_likely_as_one_that_was_not_seen() -> None:
+    gathers, flags = [20, 25, 31, 38], [5, 5, 5, 5]
+    assert past(gathers, flags, [True] * 4, (40, 9)).rarer() == 1.0
+
+
+def test_a_lead_that_was_never_seen_is_no_killed_job() -> None:
+    pairs = [series(n, "ReduceScatter", last, ("a", n), ("b", n)) for n, last in ((0, 40), (1, 40), (2, 37))]
+    joined = [series(3 + n, "AllReduce", 9, *((host, pid) for pid in range(3))) for n, host in enumerate("ab")]
+    ends = [*pairs, *joined]
+    everyone = [(host, pid) for host in "ab" for pid in range(3)]
+    tracks = tracks_of(ends, [], [item.comm for item in ends], stages(ends, everyone))
+    reached = np.array([[10, 20, 30, 35], [10, 20, 30, 35], [10, 19, 30, 34], [2, 4, 7, 8], [2, 4, 7, 8]])
+    seen = Past(ends, reached, np.array([True, True, True, False]))
+    assert seen.share(tracks, 3) == 0.0
+    assert seen.share(tracks, 1) == 0.25
