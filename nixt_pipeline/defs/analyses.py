@@ -18,7 +18,7 @@ from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers, picture
 from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.quality.results import Counted, judge_result, result_rules
 from nixt_pipeline.quality.verdicts import Verdict
-from nixt_pipeline.reporting import drawing, edges, figures, lateness, progress, rank_map, variation, waiting
+from nixt_pipeline.reporting import drawing, edges, figures, lateness, payload, progress, rank_map, variation, waiting
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
 
@@ -28,7 +28,7 @@ _PANELS = 2
 
 # The report's figure of an analysis, drawn from its result; the others are tables.
 PICTURES: dict[str, Callable[[pa.Table], str]] = {
-    "summary_histogram": lambda table: drawing.draw_payload(figures.payload_bars(table)),
+    "summary_histogram": lambda table: drawing.draw_payload(payload.payload_bars(table)),
     "temporal_correlation": lambda table: drawing.draw_time(figures.time_figures(table, _PANELS)[0], "time"),
     "spatial_correlation": lambda table: drawing.draw_last_arrivals(figures.last_arrivals(table, "host"), "hosts"),
     "resource_correlation": lambda table: drawing.draw_heat_map(figures.heat_map(table)),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nixt_pipeline.reporting import figures
+from nixt_pipeline.reporting import figures, payload
 from nixt_pipeline.reporting.canvas import (
     SMALL,
     gaps,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _FEW_SIZES = 5
 
 
-def draw_payload(data: figures.PayloadBars) -> str:
+def draw_payload(data: payload.PayloadBars) -> str:
     """Stacked bars: share of the observed payload by function and placement."""
     if not data.total_bytes:
         return nothing("payload")

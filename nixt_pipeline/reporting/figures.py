@@ -17,7 +17,6 @@ from nixt_pipeline.reporting.text import shorten, unique_labels
 Row = dict[str, Any]
 
 MAX_KERNELS = 12
-MAX_FUNCTIONS = 24
 MAX_ECDF_PANELS = 10
 MAX_TIME_PANELS = 8
 MAX_LAUNCHES = 3
@@ -31,24 +30,6 @@ LABEL_CHARACTERS = 42
 SHORT_LABEL_CHARACTERS = 24
 # Beyond this ratio between the largest and the smallest value a linear axis hides the small ones.
 LOG_AXIS_RATIO = 20.0
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Part of a stacked bar."""
-
-    coll_type: str | None
-    payload_bytes: float
-
-
-@dataclass(frozen=True)
-class PayloadBars:
-    """Observed payload by function, split by placement; largest function first. `others` is how many functions the last
-    bar stands for."""
-
-    bars: tuple[tuple[str, tuple[Segment, ...]], ...]
-    total_bytes: float
-    others: int = 0
 
 
 @dataclass(frozen=True)
@@ -178,31 +159,6 @@ class HeatMap:
     cells: tuple[tuple[int, int, int], ...]
     total_rows: int
     sizes_grouped: bool
-
-
-def payload_bars(summary: pa.Table) -> PayloadBars:
-    """Observed payload by function and placement, from `summary_histogram`. Sizes the log does not give count as 0."""
-    parts: dict[str, list[Segment]] = defaultdict(list)
-    for row in summary.to_pylist():
-        if row["payload_bytes"]:
-            parts[row["coll"]].append(Segment(row["coll_type"], row["payload_bytes"]))
-    totals = {coll: sum(segment.payload_bytes for segment in segments) for coll, segments in parts.items()}
-    largest_first = sorted(parts, key=lambda coll: (-totals[coll], coll))
-    shown = MAX_FUNCTIONS if len(parts) > MAX_FUNCTIONS + 1 else len(parts)
-    bars = [(coll, _by_type(parts[coll])) for coll in largest_first[:shown]]
-    others = largest_first[shown:]
-    if others:
-        rest = [segment for coll in others for segment in parts[coll]]
-        bars.append((f"{len(others):,} other functions", _by_type(rest)))
-    return PayloadBars(tuple(bars), sum(totals.values()), len(others))
-
-
-def _by_type(segments: Iterable[Segment]) -> tuple[Segment, ...]:
-    """One segment for each placement, in their order."""
-    sums: dict[str | None, float] = defaultdict(float)
-    for segment in segments:
-        sums[segment.coll_type] += segment.payload_bytes
-    return tuple(Segment(coll_type, sums[coll_type]) for coll_type in sorted(sums, key=type_order))
 
 
 def kernel_bars(hot_kernels: pa.Table, limit: int = MAX_KERNELS) -> KernelBars:

@@ -7,7 +7,7 @@ from statistics import median
 
 import pyarrow as pa
 
-from nixt_pipeline.reporting import drawing, figures
+from nixt_pipeline.reporting import drawing, figures, payload
 from nixt_pipeline.reporting.anchors import kernel_anchor
 from nixt_pipeline.reporting.content import Reading, RunContent
 from nixt_pipeline.reporting.distributions import bandwidth_section, kernel_ranges, time_section
@@ -55,7 +55,7 @@ def analysis_section(content: RunContent, section: AnalysisSection) -> SectionVi
 
 
 def _payload(_content: RunContent, table: pa.Table) -> SectionView:
-    data = figures.payload_bars(table)
+    data = payload.payload_bars(table)
     rows = sorted(
         table.to_pylist(),
         key=lambda row: (-(row["payload_bytes"] or 0), row["kind"], row["coll"], row["coll_type"] or ""),

@@ -14,6 +14,7 @@ from nixt_pipeline.reporting.content import load_content
 from nixt_pipeline.reporting.report import report_html
 from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline_tests.conftest import FIXTURES
+from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 
 # The package exports functions with the names of these modules.
 DIAGNOSE = import_module("nixt_pipeline.diagnosis.diagnose")
@@ -116,3 +117,21 @@ def test_an_analysis_a_comparison_and_a_section_that_fail_are_told_and_the_page_
     assert html.count("<strong>Could not be drawn</strong>") == 2
     assert html.count("<strong>Not computed.</strong>") == 1
     assert "<strong>could not be drawn</strong><span>key numbers</span>" in html
+
+
+def test_of_many_launches_the_last_and_the_largest_are_diagnosed_and_the_others_counted(
+    tmp_path: Path, settings: Settings
+) -> None:
+    # Five launches eleven minutes apart, of 2, 4, 2, 2 and 2 records.
+    for launch, records in enumerate((2, 4, 2, 2, 2)):
+        stamp = EPOCH_US + launch * 660_000_000
+        lines = [collective(sn=n, comm=f"0x{launch}", pid=100 + launch, at_us=stamp + n) for n in range(records)]
+        write_log(tmp_path / "job" / f"node-01-pid{100 + launch}.log", *lines)
+    limits = settings.thresholds.model_copy(update={"max_diagnosed_launches": 2})
+    few = settings.model_copy(update={"thresholds": limits})
+    run = nixt.ingest_run(tmp_path / "job", few).run
+    told = [finding.evidence for finding in nixt.diagnose_run(run, few).findings if finding.kind == "not-assessed"]
+    assert told == [
+        "3 further launches of at most 2 records each were not diagnosed: the 2 that were are the last one and those"
+        " with most records."
+    ]

@@ -6,7 +6,7 @@ import matplotlib
 import pyarrow as pa
 import pytest
 
-from nixt_pipeline.reporting import drawing, edges, figures, lateness, rank_map, variation, waiting
+from nixt_pipeline.reporting import drawing, edges, figures, lateness, payload, rank_map, variation, waiting
 from nixt_pipeline.reporting.canvas import _tag, render, share_map
 from nixt_pipeline.reporting.palette import COLL_TYPE_COLOURS
 from nixt_pipeline_tests.reporting import examples
@@ -21,7 +21,7 @@ def _time() -> str:
 
 
 DRAWINGS: dict[str, Callable[[], str]] = {
-    "payload": lambda: drawing.draw_payload(figures.payload_bars(CONTENT.tables["summary_histogram"])),
+    "payload": lambda: drawing.draw_payload(payload.payload_bars(CONTENT.tables["summary_histogram"])),
     "kernels": lambda: drawing.draw_kernels(figures.kernel_bars(CONTENT.tables["hot_kernels"])),
     "ecdf": lambda: drawing.draw_ecdf(figures.ecdf_figure(CONTENT.tables["bandwidth_ecdf"])),
     "time": _time,
@@ -162,7 +162,7 @@ def test_single_bins_between_gaps_are_marked_and_a_run_without_bandwidth_still_d
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda: drawing.draw_payload(figures.PayloadBars((), 0)),
+        lambda: drawing.draw_payload(payload.PayloadBars((), 0)),
         lambda: drawing.draw_kernels(figures.KernelBars((), 0)),
         lambda: drawing.draw_ecdf(figures.EcdfFigure((), False)),
         lambda: drawing.draw_last_arrivals(figures.LastArrivals((), 0), "last"),

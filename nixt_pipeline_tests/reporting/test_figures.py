@@ -1,6 +1,6 @@
 import pyarrow as pa
 
-from nixt_pipeline.reporting import figures
+from nixt_pipeline.reporting import figures, payload
 from nixt_pipeline_tests.reporting import examples
 
 
@@ -9,15 +9,15 @@ def test_payload_is_stacked_by_placement_with_the_largest_function_first() -> No
         ("AllReduce", "mixed", 100), ("AllGather", "nvlink-only", 100), ("AllGather", "nic-only", 300)
     )
 
-    data = figures.payload_bars(summary)
+    data = payload.payload_bars(summary)
 
     assert data.total_bytes == 500
     assert [coll for coll, _ in data.bars] == ["AllGather", "AllReduce"]
-    assert data.bars[0][1] == (figures.Segment("nic-only", 300), figures.Segment("nvlink-only", 100))
+    assert data.bars[0][1] == (payload.Segment("nic-only", 300), payload.Segment("nvlink-only", 100))
 
 
 def test_payload_leaves_out_functions_without_bytes() -> None:
-    assert figures.payload_bars(examples.summary(("Broadcast", "mixed", 0))).bars == ()
+    assert payload.payload_bars(examples.summary(("Broadcast", "mixed", 0))).bars == ()
 
 
 def test_hot_kernels_keep_the_first_by_rank_and_count_all() -> None:
@@ -187,3 +187,11 @@ def test_more_sizes_than_columns_are_grouped_by_powers_of_two() -> None:
 
 def test_placements_are_listed_in_display_order_whatever_the_iterable() -> None:
     assert figures.types_present(iter(["mixed", None, "nic-only", "mixed"])) == ["nic-only", "mixed"]
+
+
+def test_functions_beyond_the_largest_share_a_bar_that_counts_them() -> None:
+    # Payloads of 1 to 100 bytes; the 24 largest are 77 to 100, and the other 76 have 76 * 77 / 2 together.
+    data = payload.payload_bars(examples.summary(*((f"Function{n}", "nic-only", n) for n in range(1, 101))))
+    assert [coll for coll, _ in data.bars[:2]] == ["Function100", "Function99"]
+    assert data.bars[-1] == ("76 other functions", (payload.Segment("nic-only", 76 * 77 / 2),))
+    assert (len(data.bars), data.total_bytes) == (25, 5050)
