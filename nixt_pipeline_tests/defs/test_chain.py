@@ -1,5 +1,6 @@
 """The whole chain of a run, from its log files to its report, in one process."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -163,8 +164,13 @@ def test_a_store_that_lost_a_column_stops_before_the_analyses(
     settings: Settings, definitions: dg.Definitions, instance: dg.DagsterInstance
 ) -> None:
     ingest(drop_job(settings.landing_dir), RUN, settings)
-    for part in layout.table_files(read_manifest(settings, RUN).directory(settings), "events"):
+    generation = read_manifest(settings, RUN).directory(settings)
+    for part in layout.table_files(generation, "events"):
         pq.write_table(pq.read_table(part).drop_columns(["coll_algo"]), part)
+    # As an earlier version left it, without hashes: otherwise the run would be rebuilt from its logs.
+    validated = json.loads((generation / "validated.json").read_text())
+    del validated["seals"]
+    (generation / "validated.json").write_text(json.dumps(validated))
     result = execute(definitions, instance)
     assert not result.success
     assert "every_column_is_there_with_its_type" in violated(result)
