@@ -18,7 +18,19 @@ from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers, picture
 from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.quality.results import Counted, judge_result, result_rules
 from nixt_pipeline.quality.verdicts import Verdict
-from nixt_pipeline.reporting import drawing, edges, figures, lateness, payload, progress, rank_map, variation, waiting
+from nixt_pipeline.reporting import (
+    drawing,
+    edges,
+    figures,
+    lateness,
+    payload,
+    progress,
+    rank_map,
+    shapes,
+    variation,
+    waiting,
+)
+from nixt_pipeline.reporting.rows import first_launches
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
 
@@ -26,21 +38,29 @@ from nixt_pipeline.store import catalog, layout
 _PANELS = 2
 
 
+def _first_launch(table: pa.Table) -> pa.Table:
+    return first_launches(table, limit=1)[0]
+
+
 # The report's figure of an analysis, drawn from its result; the others are tables.
 PICTURES: dict[str, Callable[[pa.Table], str]] = {
     "summary_histogram": lambda table: drawing.draw_payload(payload.payload_bars(table)),
-    "temporal_correlation": lambda table: drawing.draw_time(figures.time_figures(table, _PANELS)[0], "time"),
+    "temporal_correlation": lambda table: drawing.draw_time(
+        figures.time_figures(_first_launch(table), _PANELS)[0], "time"
+    ),
     "spatial_correlation": lambda table: drawing.draw_last_arrivals(figures.last_arrivals(table, "host"), "hosts"),
-    "resource_correlation": lambda table: drawing.draw_heat_map(figures.heat_map(table)),
+    "resource_correlation": lambda table: drawing.draw_heat_map(shapes.heat_map(table)),
     "hot_kernels": lambda table: drawing.draw_kernels(figures.kernel_bars(table)),
     "bandwidth_ecdf": lambda table: drawing.draw_ecdf(figures.ecdf_figure(table, _PANELS)),
     "time_ecdf": lambda table: drawing.draw_ecdf(figures.ecdf_figure(table, _PANELS), "times", "us"),
-    "waiting_over_time": lambda table: waiting.draw_total(waiting.waiting_of(table)[0], "waiting"),
-    "waiting_by_progress": lambda table: progress.draw_progress(progress.progress_of(table)[0], "progress"),
-    "host_lateness": lambda table: lateness.draw_lateness(lateness.lateness_maps(table)[0], "lateness"),
-    "rank_times": lambda table: rank_map.draw_map(rank_map.rank_maps(table)[0], "ranks"),
+    "waiting_over_time": lambda table: waiting.draw_total(waiting.waiting_of(_first_launch(table))[0], "waiting"),
+    "waiting_by_progress": lambda table: progress.draw_progress(
+        progress.progress_of(_first_launch(table))[0], "progress"
+    ),
+    "host_lateness": lambda table: lateness.draw_lateness(lateness.lateness_maps(_first_launch(table))[0], "lateness"),
+    "rank_times": lambda table: rank_map.draw_map(rank_map.rank_maps(_first_launch(table))[0], "ranks"),
     "p2p_edges": lambda table: edges.draw_edges(edges.edge_panels(table)[0], "edges"),
-    "variation": lambda table: variation.draw_variation(variation.variations(table), "variation"),
+    "variation": lambda table: variation.draw_variation(variation.variations(_first_launch(table)), "variation"),
 }
 
 

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nixt_pipeline.diagnosis.results import stored_diagnosis
+from nixt_pipeline.reporting.coverage import Coverage, coverage_of
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.manifest import Manifest, read_manifest
@@ -68,6 +71,16 @@ class RunContent:
         """The rows of a table; empty when it was not computed."""
         found = self.tables.get(table)
         return [] if found is None else found.to_pylist()
+
+    def values(self, table: str, column: str) -> list[Any]:
+        """The distinct values of a column, without null; empty when the table was not computed."""
+        found = self.tables.get(table)
+        return [] if found is None else pc.unique(found[column].drop_null()).to_pylist()
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """How much of the job the records cover."""
+        return coverage_of(self.tables)
 
     def onsets_us(self) -> list[int]:
         """When the findings began, for marks in figures over time."""

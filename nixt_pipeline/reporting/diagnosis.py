@@ -78,8 +78,8 @@ def verdict_words(diagnosis: Mapping[str, Any] | None) -> str | None:
 def cards(content: RunContent) -> tuple[Card, ...]:
     """A card for each of the most urgent findings."""
     findings = _findings(content)[:SHOWN_CARDS]
-    start_us = min((row["first_dump_us"] for row in content.rows("processes") if row["first_dump_us"]), default=None)
-    shown_hosts = {row["hostname"] for row in content.rows("hosts")}
+    start_us = min(filter(None, content.values("processes", "first_dump_us")), default=None)
+    shown_hosts = set(content.values("hosts", "hostname"))
     return tuple(
         Card(
             anchor=anchor,

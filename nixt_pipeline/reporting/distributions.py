@@ -1,15 +1,16 @@
 """How bandwidth and time of the hot kernels are distributed: cumulative curves on one axis, and percentiles as bars."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nixt_pipeline.reporting import drawing, figures
 from nixt_pipeline.reporting.canvas import number_axis, render, title_rows
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import type_legend
 from nixt_pipeline.reporting.palette import INK, colour_of
+from nixt_pipeline.reporting.rows import first_rows
 from nixt_pipeline.reporting.text import count, duration, gbs, percent, shorten, unique_labels
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView
 
@@ -22,7 +23,7 @@ _MOSTLY_WAITING = 0.5
 
 def bandwidth_section(content: RunContent, table: pa.Table) -> SectionView:
     """Bandwidth of the hot kernels, all on one absolute axis."""
-    data = figures.ecdf_figure(table, capture_rates=_capture_rates(content))
+    data = figures.ecdf_figure(table, capture_rates=_capture_rates(content, table))
     if not data.panels:
         return SectionView("", "", notes=("No kernel has a usable bandwidth.",))
     caption = (
@@ -61,7 +62,7 @@ def _bandwidth_reading(data: figures.EcdfFigure) -> str:
 
 def time_section(content: RunContent, table: pa.Table) -> SectionView:
     """Execution times of the kernels that are called most, small messages included."""
-    data = figures.ecdf_figure(table, capture_rates=_capture_rates(content))
+    data = figures.ecdf_figure(table, capture_rates=_capture_rates(content, table))
     if not data.panels:
         return SectionView("", "", notes=("No kernel has a usable time.",))
     first = data.panels[0].curves[0]
@@ -82,8 +83,13 @@ def time_section(content: RunContent, table: pa.Table) -> SectionView:
     return SectionView("", "", figures=(figure,))
 
 
-def _capture_rates(content: RunContent) -> dict[str, float | None]:
-    return {row["label"]: row["capture_rate"] for row in content.rows("hot_kernels")}
+def _capture_rates(content: RunContent, curves: pa.Table) -> dict[str, float | None]:
+    """By label of a kernel, of those that have curves."""
+    kernels = content.tables.get("hot_kernels")
+    if kernels is None:
+        return {}
+    drawn = kernels.filter(pc.is_in(kernels["label"], value_set=pc.unique(curves["label"])))
+    return dict(zip(drawn["label"].to_pylist(), drawn["capture_rate"].to_pylist(), strict=True))
 
 
 def _legend(data: figures.EcdfFigure) -> tuple[LegendEntry, ...]:
@@ -94,9 +100,10 @@ def _legend(data: figures.EcdfFigure) -> tuple[LegendEntry, ...]:
     )
 
 
-def kernel_ranges(rows: Sequence[Mapping[str, Any]]) -> tuple[FigureView, ...]:
+def kernel_ranges(kernels: pa.Table) -> tuple[FigureView, ...]:
     """p10, median and p90 of the bandwidth of each hot kernel, and the median of its transfers, in absolute GB/s."""
-    timed = [row for row in rows if row["busbw_p50_gbs"] is not None][: figures.MAX_KERNELS]
+    measured = kernels.filter(pc.is_valid(kernels["busbw_p50_gbs"]))
+    timed = first_rows(measured, figures.MAX_KERNELS, ("rank_by_bytes", "ascending"))
     if not timed:
         return ()
     labels = unique_labels((row["label"] for row in timed), figures.LABEL_CHARACTERS)

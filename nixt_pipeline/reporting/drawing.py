@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nixt_pipeline.reporting import figures, payload
+from nixt_pipeline.reporting import figures, payload, shapes
 from nixt_pipeline.reporting.canvas import (
     SMALL,
     gaps,
@@ -204,7 +204,7 @@ def draw_ranges(panels: Sequence[figures.RangePanel], name: str) -> str:
     return "".join(panel_of(panel, position) for position, panel in enumerate(panels, start=1)) or nothing(name)
 
 
-def draw_heat_map(data: figures.HeatMap) -> str:
+def draw_heat_map(data: shapes.HeatMap) -> str:
     """Squares coloured by the decade of the number of records; nothing drawn where there are none."""
     from matplotlib.patches import Rectangle
 

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -10,13 +10,12 @@ from nixt_pipeline.reporting.canvas import duration_axis, head, render, title_ro
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.palette import COLL_COLOURS, INK
 from nixt_pipeline.reporting.quality import SHOWN_ROWS
+from nixt_pipeline.reporting.rows import Row, first_rows
 from nixt_pipeline.reporting.text import count, duration, percent, plain, shorten, size
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, Spec, table_view
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Row = dict[str, Any]
 
 MAX_EDGES = 12
 MAX_PANELS = 4
@@ -91,8 +90,8 @@ def edges_section(_content: RunContent, table: pa.Table) -> SectionView:
         ),
         source="p2p_edges",
     )
-    rows = sorted(table.to_pylist(), key=lambda row: (-(row["shorter_time_us"] or 0.0), -(row["payload_bytes"] or 0)))
-    for row in rows[:SHOWN_ROWS]:
+    rows = first_rows(table, SHOWN_ROWS, ("shorter_time_us", "descending"), ("payload_bytes", "descending"))
+    for row in rows:
         row["source"] = row["source_process"] or f"rank {row['source_rank']}"
         row["target"] = row["target_process"] or f"rank {row['target_rank']}"
     columns = (
@@ -107,7 +106,7 @@ def edges_section(_content: RunContent, table: pa.Table) -> SectionView:
         Spec("Shorter of both", "shorter_time_us", duration, numeric=True),
         Spec("Who waits", "waiting_side"),
     )
-    tables = (table_view("Edges, longest transfers first", rows, columns, SHOWN_ROWS, source="p2p_edges"),)
+    tables = (table_view("Edges, longest transfers first", rows, columns, total=table.num_rows, source="p2p_edges"),)
     return SectionView("", "", figures=(figure,), tables=tables)
 
 

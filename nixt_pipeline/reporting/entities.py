@@ -1,10 +1,9 @@
 """Hosts and processes: who came last, how bandwidth differs, and a row for each host to which links lead."""
 
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nixt_pipeline.reporting import drawing, figures
 from nixt_pipeline.reporting.anchors import host_anchor
@@ -12,6 +11,7 @@ from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import type_legend
 from nixt_pipeline.reporting.palette import INK, NEUTRAL_COLOUR
 from nixt_pipeline.reporting.quality import SHOWN_ROWS, within_host
+from nixt_pipeline.reporting.rows import Order, Row, first_rows
 from nixt_pipeline.reporting.text import count, duration, gbs, number, percent, plain, shorten, size, utc
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, Spec, TableView, table_view
 
@@ -25,7 +25,7 @@ SHOWN_HOSTS = 512
 
 def message_sizes(table: pa.Table) -> str:
     """Which message sizes the bandwidths of a result are of."""
-    smallest: int = max(value or 0 for value in table["min_message_bytes"].to_pylist())
+    smallest: int = pc.max(table["min_message_bytes"]).as_py() or 0
     if smallest:
         return f"Bandwidths are of messages of {size(smallest)} and more: small messages have low bandwidths by nature."
     return "Bandwidths are of messages of every size: there are no large ones."
@@ -48,38 +48,47 @@ _SPATIAL_COLUMNS = (
 def entities_section(content: RunContent, table: pa.Table) -> SectionView:
     """Who came last, bandwidth ranges, and all hosts and processes as tables."""
     drawn, tables = [], []
+    one_host_types = within_host(content)
     for level, plural_name in (("host", "hosts"), ("process", "processes")):
-        drawn += _level_figures(table, level, plural_name, within_host(content))
-        rows = [row for row in table.to_pylist() if row["level"] == level]
-        if rows:
-            rows.sort(key=lambda row: (-_excess(row), figures.entity_name(row), row["coll"], row["coll_type"] or ""))
-            for row in rows:
-                row["entity"] = figures.entity_name(row)
+        of_level = figures.at_level(table, level)
+        if of_level.num_rows:
+            drawn += _level_figures(table, level, plural_name, one_host_types)
             columns = (Spec(level.capitalize(), "entity"), *_SPATIAL_COLUMNS)
             caption = f"By {level}, most last arrivals beyond the expected first"
-            tables.append(table_view(caption, rows, columns, SHOWN_ROWS, source="spatial_correlation"))
-    tables.append(_hosts_table(content, table))
+            rows, total = _most_often_last(of_level), of_level.num_rows
+            tables.append(table_view(caption, rows, columns, total=total, source="spatial_correlation"))
+    if "hosts" in content.tables:
+        tables.append(_hosts_table(content, figures.between_hosts(figures.at_level(table, "host"), one_host_types)))
     return SectionView(
         "", "", notes=(SHORTEST_IS_LAST, message_sizes(table)), figures=tuple(drawn), tables=tuple(tables)
     )
 
 
-def _hosts_table(content: RunContent, table: pa.Table) -> TableView:
+def _most_often_last(of_level: pa.Table) -> list[Row]:
+    last, expected = (pc.fill_null(of_level[name], 0) for name in ("last_arrivals", "expected_last_arrivals"))
+    order: tuple[Order, ...] = (
+        ("excess", "descending"),
+        ("entity", "ascending"),
+        ("coll", "ascending"),
+        ("coll_type", "ascending"),
+    )
+    return first_rows(of_level.append_column("excess", pc.subtract(last, expected)), SHOWN_ROWS, *order)
+
+
+def _hosts_table(content: RunContent, compared: pa.Table) -> TableView:
     """A row for each host, to which links to a host lead."""
-    findings = content.diagnosis["findings"] if content.diagnosis else []
-    sums: dict[Any, list[float]] = defaultdict(lambda: [0, 0])
-    for row in table.to_pylist():
-        if row["level"] == "host" and row["coll_type"] not in within_host(content):
-            sums[row["hostname"]][0] += row["last_arrivals"] or 0
-            sums[row["hostname"]][1] += row["expected_last_arrivals"] or 0
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for finding in content.diagnosis["findings"] if content.diagnosis else []:
+        for host in finding["hosts"]:
+            kinds[host].append(finding["kind"])
+    sums = compared.group_by("hostname").aggregate([("last_arrivals", "sum"), ("expected_last_arrivals", "sum")])
+    arrivals = {
+        host: (last or 0, due or 0) for host, last, due in zip(*(c.to_pylist() for c in sums.columns), strict=True)
+    }
     rows = [
-        {
-            **host,
-            "last": sums[host["hostname"]][0],
-            "expected": sums[host["hostname"]][1],
-            "findings": ", ".join(finding["kind"] for finding in findings if host["hostname"] in finding["hosts"]),
-        }
+        {**host, "last": last, "expected": expected, "findings": ", ".join(kinds.get(host["hostname"], ()))}
         for host in content.rows("hosts")
+        for last, expected in (arrivals.get(host["hostname"], (0, 0)),)
     ]
     rows.sort(key=lambda row: (not row["findings"], row["expected"] - row["last"], str(row["hostname"])))
     columns = (
@@ -101,10 +110,6 @@ def _hosts_table(content: RunContent, table: pa.Table) -> TableView:
         source="hosts",
         anchor_of=lambda row: host_anchor(row["hostname"]),
     )
-
-
-def _excess(row: Mapping[str, Any]) -> float:
-    return float((row["last_arrivals"] or 0) - (row["expected_last_arrivals"] or 0))
 
 
 def _level_figures(table: pa.Table, level: str, plural_name: str, one_host_types: set[str]) -> list[FigureView]:

@@ -3,29 +3,24 @@
 Figures stay small whatever the size of the run: they aggregate, or keep the extremes and say how many there were.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from nixt_pipeline.inspector.operations import COLL_TYPES, format_bytes
-from nixt_pipeline.reporting.text import shorten, unique_labels
-
-Row = dict[str, Any]
+from nixt_pipeline.inspector.operations import COLL_TYPES
+from nixt_pipeline.reporting.rows import Row, first_rows, matching
+from nixt_pipeline.reporting.text import unique_labels
 
 MAX_KERNELS = 12
 MAX_ECDF_PANELS = 10
 MAX_TIME_PANELS = 8
-MAX_LAUNCHES = 3
 # A function that runs once per step leaves every other bin empty; a longer silence shows as a gap.
 MAX_BRIDGED_BINS = 3
 MAX_ENTITIES = 12
 MAX_RANGE_PANELS = 4
-MAX_SHAPES = 24
-MAX_SIZES = 16
 LABEL_CHARACTERS = 42
 SHORT_LABEL_CHARACTERS = 24
 # Beyond this ratio between the largest and the smallest value a linear axis hides the small ones.
@@ -150,28 +145,17 @@ class RangePanel:
     total: int
 
 
-@dataclass(frozen=True)
-class HeatMap:
-    """Records by communicator shape and function (rows) and message size (columns)."""
-
-    rows: tuple[tuple[str, str | None], ...]
-    columns: tuple[str, ...]
-    cells: tuple[tuple[int, int, int], ...]
-    total_rows: int
-    sizes_grouped: bool
-
-
 def kernel_bars(hot_kernels: pa.Table, limit: int = MAX_KERNELS) -> KernelBars:
     """The kernels that carry most of the observed payload, from `hot_kernels`."""
-    rows = sorted(hot_kernels.to_pylist(), key=lambda row: row["rank_by_bytes"])
-    top = [row for row in rows if row["share_of_payload"] is not None][:limit]
+    shared = hot_kernels.filter(pc.is_valid(hot_kernels["share_of_payload"]))
+    top = first_rows(shared, limit, ("rank_by_bytes", "ascending"))
     labels = unique_labels((row["label"] for row in top), LABEL_CHARACTERS)
     return KernelBars(
         tuple(
             KernelBar(label, row["coll_type"], row["share_of_payload"], row["cumulative_share_of_payload"])
             for label, row in zip(labels, top, strict=True)
         ),
-        len(rows),
+        hot_kernels.num_rows,
     )
 
 
@@ -219,25 +203,36 @@ def _curve(measure: str, rows: list[Row]) -> Curve:
 
 def time_figures(temporal: pa.Table, limit: int = MAX_TIME_PANELS) -> tuple[TimeFigure, ...]:
     """One figure for each launch (incarnation) in `temporal_correlation`, earliest first."""
-    launches: dict[int | None, list[Row]] = {}
-    for row in sorted(temporal.to_pylist(), key=lambda row: row["bin_start_us"]):
-        launches.setdefault(row["incarnation"], []).append(row)
-    return tuple(_time_figure(launch, limit) for launch in launches.values())
+    launches = (
+        matching(temporal, {"incarnation": number}) for number in pc.unique(temporal["incarnation"]).to_pylist()
+    )
+    return tuple(sorted((_time_figure(launch, limit) for launch in launches), key=lambda figure: figure.start_us))
 
 
 def _bin_end(row: Row) -> int:
     return int(row["bin_start_us"] + row["bin_width_us"])
 
 
-def _time_figure(rows: list[Row], limit: int) -> TimeFigure:
-    start_us = rows[0]["bin_start_us"]
-    groups: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[row["coll"], row["coll_type"]].append(row)
-    by_records = sorted(groups, key=lambda key: (-sum(row["records"] for row in groups[key]), key[0], key[1] or ""))
-    chosen = sorted(by_records[:limit], key=lambda key: (type_order(key[1]), key[0]))
-    panels = tuple(_time_panel(coll, coll_type, groups[coll, coll_type], start_us) for coll, coll_type in chosen)
-    return TimeFigure(start_us, max(map(_bin_end, rows)), panels)
+def _time_figure(launch: pa.Table, limit: int) -> TimeFigure:
+    start_us = pc.min(launch["bin_start_us"]).as_py()
+    end_us = pc.max(pc.add(launch["bin_start_us"], launch["bin_width_us"])).as_py()
+    chosen = sorted(most_recorded(launch, limit), key=lambda key: (type_order(key[1]), key[0]))
+    panels = tuple(
+        _time_panel(coll, coll_type, _series(launch, coll, coll_type), start_us) for coll, coll_type in chosen
+    )
+    return TimeFigure(start_us, end_us, panels)
+
+
+def most_recorded(table: pa.Table, limit: int) -> list[tuple[str, str | None]]:
+    """The functions and placements with most records in a result that has them by either."""
+    sums = table.group_by(["coll", "coll_type"]).aggregate([("records", "sum")])
+    rows = first_rows(sums, limit, ("records_sum", "descending"), ("coll", "ascending"), ("coll_type", "ascending"))
+    return [(row["coll"], row["coll_type"]) for row in rows]
+
+
+def _series(launch: pa.Table, coll: str, coll_type: str | None) -> list[Row]:
+    bins = matching(launch, {"coll": coll, "coll_type": coll_type})
+    return first_rows(bins, bins.num_rows, ("bin_start_us", "ascending"))
 
 
 def _time_panel(coll: str, coll_type: str | None, rows: list[Row], start_us: int) -> TimePanel:
@@ -260,26 +255,48 @@ def _time_panel(coll: str, coll_type: str | None, rows: list[Row], start_us: int
 
 
 def last_arrivals(
-    spatial: pa.Table, level: str, within_host: Container[str] = (), limit: int = MAX_ENTITIES
+    spatial: pa.Table, level: str, within_host: Collection[str] = (), limit: int = MAX_ENTITIES
 ) -> LastArrivals:
     """Who arrived last more often than chance, from `spatial_correlation` at `level` (`host` or `process`).
 
     `within_host` names the placements whose communicators all sit on one host: between hosts they say nothing, because
     a host that holds every rank is last by definition.
     """
-    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    counted = at_level(spatial, level)
+    if level != "process":
+        counted = between_hosts(counted, within_host)
+    counted = counted.filter(pc.greater(counted["cells"], 0))
+    names = ("last_arrivals", "expected_last_arrivals", "cells")
+    sums = counted.group_by("entity").aggregate([(name, "sum") for name in names])
+    last, expected, cells = (pc.cast(pc.fill_null(sums[f"{name}_sum"], 0), pa.float64()) for name in names)
+    excess = pc.divide(pc.subtract(last, expected), cells)
+    rows = first_rows(sums.append_column("excess", excess), limit, ("excess", "descending"), ("entity", "ascending"))
+    found = [
+        LastArrival(
+            row["entity"],
+            (row["last_arrivals_sum"] or 0) / row["cells_sum"],
+            (row["expected_last_arrivals_sum"] or 0) / row["cells_sum"],
+            row["cells_sum"],
+        )
+        for row in rows
+    ]
+    return LastArrivals(_relabelled(found), sums.num_rows)
+
+
+def at_level(spatial: pa.Table, level: str) -> pa.Table:
+    """The rows of `spatial_correlation` at a level, with `entity`: the process or host, without the domain that all
+    hosts share, or a placeholder when the log does not name it."""
+    rows = spatial.filter(pc.equal(spatial["level"], level))
+    name = pc.cast(rows["process" if level == "process" else "hostname"], pa.string())
     domain = common_domain(spatial)
-    for row in spatial.to_pylist():
-        cells, expected = row["cells"] or 0, row["expected_last_arrivals"] or 0.0
-        compared = level == "process" or row["coll_type"] not in within_host
-        if row["level"] == level and cells and compared:
-            entity = sums[entity_name(row).replace(domain, "", 1)]
-            entity[0] += row["last_arrivals"] or 0
-            entity[1] += expected
-            entity[2] += cells
-    rows = [LastArrival(name, last / cells, due / cells, int(cells)) for name, (last, due, cells) in sums.items()]
-    rows.sort(key=lambda row: (-row.excess, row.label))
-    return LastArrivals(_relabelled(rows[:limit]), len(rows))
+    if domain:
+        name = pc.replace_substring(name, domain, "", max_replacements=1)
+    return rows.append_column("entity", pc.fill_null(name, "(not named)"))
+
+
+def between_hosts(rows: pa.Table, within_host: Collection[str]) -> pa.Table:
+    """The rows of placements that are not in `within_host`."""
+    return rows.filter(pc.invert(pc.is_in(rows["coll_type"], value_set=pa.array(within_host, pa.string()))))
 
 
 def _relabelled(rows: Sequence[LastArrival]) -> tuple[LastArrival, ...]:
@@ -289,75 +306,28 @@ def _relabelled(rows: Sequence[LastArrival]) -> tuple[LastArrival, ...]:
 
 def range_panels(spatial: pa.Table, level: str, limit: int = MAX_ENTITIES) -> tuple[RangePanel, ...]:
     """Bandwidth ranges by host or process for the functions and placements with most records."""
-    groups: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
-    for row in spatial.to_pylist():
-        if row["level"] == level and row["busbw_p50_gbs"] is not None:
-            groups[row["coll"], row["coll_type"]].append(row)
-    by_records = sorted(groups, key=lambda key: (-sum(row["records"] for row in groups[key]), key[0], key[1] or ""))
-    domain = common_domain(spatial)
-    return tuple(_range_panel(*key, groups[key], domain, limit) for key in by_records[:MAX_RANGE_PANELS])
+    rows = at_level(spatial, level)
+    timed = rows.filter(pc.is_valid(rows["busbw_p50_gbs"]))
+    return tuple(_range_panel(*key, timed, limit) for key in most_recorded(timed, MAX_RANGE_PANELS))
 
 
-def _range_panel(coll: str, coll_type: str | None, rows: list[Row], domain: str, limit: int) -> RangePanel:
-    rows = sorted(rows, key=lambda row: (row["busbw_p50_gbs"], entity_name(row)))
-    shown = rows if len(rows) <= limit else rows[: limit // 2] + rows[-(limit - limit // 2) :]
-    labels = unique_labels((entity_name(row).replace(domain, "", 1) for row in shown), SHORT_LABEL_CHARACTERS)
+def _range_panel(coll: str, coll_type: str | None, timed: pa.Table, limit: int) -> RangePanel:
+    rows = matching(timed, {"coll": coll, "coll_type": coll_type})
+    order = rows.take(pc.sort_indices(rows, sort_keys=[("busbw_p50_gbs", "ascending"), ("entity", "ascending")]))
+    half = limit // 2
+    highest = max(half, rows.num_rows - (limit - half))
+    shown = [*order.slice(0, half).to_pylist(), *order.slice(highest).to_pylist()]
+    labels = unique_labels((row["entity"] for row in shown), SHORT_LABEL_CHARACTERS)
     ranges = tuple(
         Range(label, row["busbw_p10_gbs"], row["busbw_p50_gbs"], row["busbw_p90_gbs"])
         for label, row in zip(labels, shown, strict=True)
     )
-    return RangePanel(coll, coll_type, ranges, len(rows))
-
-
-def heat_map(resource: pa.Table, size_label: Callable[[int], str] = format_bytes) -> HeatMap:
-    """Records by shape, function and size, from `resource_correlation`: the shapes with most records.
-
-    Sizes are grouped by powers of two, of four, ... when there are more distinct ones than columns.
-    """
-    rows = [row for row in resource.to_pylist() if row["coll_msg_size_bytes"] is not None]
-    sizes = {row["coll_msg_size_bytes"] for row in rows}
-    step = 0
-    while len({_size_class(size, step) for size in sizes}) > MAX_SIZES:
-        step += 1
-    grouped = step > 0
-    counts: dict[tuple[Any, ...], dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    for row in rows:
-        column = _size_class(row["coll_msg_size_bytes"], step)
-        counts[row["n_ranks"], row["nnodes"], row["coll"], row["coll_type"]][column] += row["records"]
-    by_records = sorted(counts, key=lambda key: (-sum(counts[key].values()), str(key)))
-    shapes = sorted(by_records[:MAX_SHAPES], key=lambda key: (-(key[0] or 0), -(key[1] or 0), key[2]))
-    columns = sorted({column for shape in shapes for column in counts[shape]})
-    position = {column: index for index, column in enumerate(columns)}
-    cells = tuple(
-        (r, position[column], records)
-        for r, shape in enumerate(shapes)
-        for column, records in sorted(counts[shape].items())
-    )
-    names = tuple((shape_label(key[0], key[1], key[2]), key[3]) for key in shapes)
-    return HeatMap(names, tuple(size_label(column) for column in columns), cells, len(counts), grouped)
-
-
-def _size_class(size: int, step: int) -> int:
-    """The size itself (step 0), or the largest power of 2^step that it reaches."""
-    return size if step == 0 or size == 0 else 1 << ((size.bit_length() - 1) // step * step)
-
-
-def shape_label(n_ranks: int | None, nnodes: int | None, coll: str) -> str:
-    """`32r/4n AllGather`: ranks and NCCL nodes of the communicator, and the function."""
-    ranks = "?" if n_ranks is None else n_ranks
-    nodes = "?" if nnodes is None else nnodes
-    return f"{ranks}r/{nodes}n {shorten(coll, 16)}"
-
-
-def entity_name(row: Row) -> str:
-    """The process of a process row, the host of a host row; a placeholder when the log does not name it."""
-    name = row["process"] if row["level"] == "process" else row["hostname"]
-    return "(not named)" if name is None else str(name)
+    return RangePanel(coll, coll_type, ranges, rows.num_rows)
 
 
 def common_domain(spatial: pa.Table) -> str:
     """The domain that every host name ends with, from its first dot on; "" when they differ: labels do without it."""
-    domains = {name[len(name.partition(".")[0]) :] for name in set(spatial["hostname"].to_pylist()) if name is not None}
+    domains = {name[len(name.partition(".")[0]) :] for name in pc.unique(spatial["hostname"].drop_null()).to_pylist()}
     return domains.pop() if len(domains) == 1 else ""
 
 

@@ -16,6 +16,8 @@ from nixt_pipeline.diagnosis.results import stored_diagnosis
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.diagnosis import verdict_class, verdict_words
+from nixt_pipeline.reporting.rows import matching
+from nixt_pipeline.reporting.summary import hottest_timed
 from nixt_pipeline.reporting.text import count, duration, gbs, iso, percent, plain, plural, utc
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
@@ -43,16 +45,12 @@ def render_index(settings: Settings) -> Path:
 def run_line(content: RunContent) -> str:
     """What the index shows of a run beside its row in the catalog, as JSON."""
     diagnosis = content.diagnosis
-    timed = [row for row in content.rows("hot_kernels") if row["busbw_p50_gbs"] is not None]
-    kernel = min(timed, key=lambda row: row["rank_by_bytes"], default=None)
+    kernel = hottest_timed(content)
     line: dict[str, Any] = {"verdict": verdict_words(diagnosis), "class": verdict_class(diagnosis)}
     if kernel is not None:
-        values = [
-            row["busbw_p50_gbs"]
-            for row in content.rows("temporal_correlation")
-            if (row["coll"], row["coll_type"]) == (kernel["coll"], kernel["coll_type"])
-            and row["busbw_p50_gbs"] is not None
-        ]
+        temporal = content.tables.get("temporal_correlation")
+        bins = None if temporal is None else matching(temporal, {name: kernel[name] for name in ("coll", "coll_type")})
+        values = [] if bins is None else bins["busbw_p50_gbs"].drop_null().to_pylist()
         line |= {
             "kernel": kernel["label"],
             "busbw_p50_gbs": kernel["busbw_p50_gbs"],

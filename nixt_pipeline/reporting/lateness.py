@@ -3,15 +3,17 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nixt_pipeline.reporting.canvas import mark_moments, name_rows, number_axis, render, share_map, time_unit
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.figures import MAX_LAUNCHES, SHORT_LABEL_CHARACTERS
+from nixt_pipeline.reporting.figures import SHORT_LABEL_CHARACTERS
 from nixt_pipeline.reporting.legends import share_legend
 from nixt_pipeline.reporting.palette import ALERT_COLOUR
+from nixt_pipeline.reporting.rows import first_launches, first_rows, matching, not_drawn
 from nixt_pipeline.reporting.text import count, percent, sentence, unique_labels, utc
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView
 
@@ -42,33 +44,31 @@ class LatenessMap:
 
 def lateness_maps(table: pa.Table, limit: int = MAX_HOSTS) -> tuple[LatenessMap, ...]:
     """`host_lateness` by launch, earliest first."""
-    launches: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for row in table.to_pylist():
-        launches[row["incarnation"]].append(row)
-    return tuple(_map(rows, limit) for _, rows in sorted(launches.items()))
+    launches = sorted(pc.unique(table["incarnation"]).to_pylist())
+    return tuple(_map(matching(table, {"incarnation": number}), limit) for number in launches)
 
 
-def _map(rows: list[dict[str, Any]], limit: int) -> LatenessMap:
-    width = rows[0]["bin_width_us"]
-    start, last = min(row["bin_start_us"] for row in rows), max(row["bin_start_us"] for row in rows)
+def _map(launch: pa.Table, limit: int) -> LatenessMap:
+    width = launch["bin_width_us"][0].as_py()
+    start, last = (bound(launch["bin_start_us"]).as_py() for bound in (pc.min, pc.max))
     bins = range(start, last + 1, width)
-    caused: dict[str, float] = defaultdict(float)
+    caused = launch.group_by("hostname").aggregate([("caused_wait_us", "sum")])
+    most = first_rows(caused, limit, ("caused_wait_us_sum", "descending"), ("hostname", "ascending"))
+    hosts = [row["hostname"] for row in most]
     by_host: dict[str, dict[int, float | None]] = defaultdict(dict)
-    for row in rows:
-        caused[row["hostname"]] += row["caused_wait_us"]
+    for row in launch.filter(pc.is_in(launch["hostname"], value_set=pa.array(hosts))).to_pylist():
         by_host[row["hostname"]][row["bin_start_us"]] = row["share_of_rank_time"]
-    hosts = sorted(caused, key=lambda host: (-caused[host], host))[:limit]
     shares = tuple(tuple(by_host[host].get(moment) for moment in bins) for host in hosts)
-    return LatenessMap(start, width, tuple(hosts), shares, len(caused))
+    return LatenessMap(start, width, tuple(hosts), shares, caused.num_rows)
 
 
 def lateness_section(content: RunContent, table: pa.Table) -> SectionView:
     """A map for each launch."""
     onsets = content.onsets_us()
-    maps = lateness_maps(table)
+    earliest, launches = first_launches(table)
     drawn = []
-    for position, data in enumerate(maps[:MAX_LAUNCHES], start=1):
-        which = f"Launch {position} of {len(maps)}: " if len(maps) > 1 else ""
+    for position, data in enumerate(lateness_maps(earliest), start=1):
+        which = f"Launch {position} of {count(launches)}: " if launches > 1 else ""
         cut = f" The {len(data.hosts)} of {count(data.total)} hosts with most." if data.total > len(data.hosts) else ""
         drawn.append(
             FigureView(
@@ -86,7 +86,7 @@ def lateness_section(content: RunContent, table: pa.Table) -> SectionView:
                 source="host_lateness",
             )
         )
-    return SectionView("", "", figures=tuple(drawn))
+    return SectionView("", "", notes=not_drawn(launches), figures=tuple(drawn))
 
 
 def _reading(data: LatenessMap) -> str:

@@ -31,7 +31,7 @@ class PayloadBars:
 def payload_bars(summary: pa.Table) -> PayloadBars:
     """Observed payload by function and placement, from `summary_histogram`. Sizes the log does not give count as 0."""
     parts: dict[str, list[Segment]] = defaultdict(list)
-    for row in summary.to_pylist():
+    for row in summary.select(["coll", "coll_type", "payload_bytes"]).to_pylist():
         if row["payload_bytes"]:
             parts[row["coll"]].append(Segment(row["coll_type"], row["payload_bytes"]))
     totals = {coll: sum(segment.payload_bytes for segment in segments) for coll, segments in parts.items()}

@@ -2,17 +2,15 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import WAIT_AND_TRANSFER
+from nixt_pipeline.reporting.rows import Row, first_launches, not_drawn
 from nixt_pipeline.reporting.text import count, duration
 from nixt_pipeline.reporting.views import FigureView, SectionView
 from nixt_pipeline.reporting.waiting import Axis, Band, KernelWaiting, draw_kernel
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,8 @@ def _band(by_stretch: dict[int, Row], stretches: int, name: str) -> Band:
 
 def progress_section(_content: RunContent, table: pa.Table) -> SectionView:
     """A panel for each kernel."""
-    data = progress_of(table)
+    earliest, launches = first_launches(table)
+    data = progress_of(earliest)
     panels = (draw_progress(item, f"progress-{position}") for position, item in enumerate(data, start=1))
     figure = FigureView(
         "".join(panels),
@@ -73,7 +72,7 @@ def progress_section(_content: RunContent, table: pa.Table) -> SectionView:
         legend=WAIT_AND_TRANSFER,
         source="waiting_by_progress",
     )
-    return SectionView("", "", figures=(figure,))
+    return SectionView("", "", notes=not_drawn(launches), figures=(figure,))
 
 
 def _reading(data: tuple[Progress, ...]) -> str:

@@ -2,17 +2,18 @@
 
 import json
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from nixt_pipeline.inspector.operations import COLL_TYPES
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.figures import type_order
+from nixt_pipeline.reporting.coverage import coverage_by_type
+from nixt_pipeline.reporting.rows import Order, Row, first_rows
 from nixt_pipeline.reporting.text import NOT_AVAILABLE, count, duration, iso, percent, plain, plural, shorten, size, utc
 from nixt_pipeline.reporting.views import Fact, SectionView, Spec, TableView, table_view
-from nixt_pipeline.settings import Thresholds
 
 # Rows that a table in the page has at most: it scrolls, sorts and filters; the download has all.
 SHOWN_ROWS = 60
@@ -22,101 +23,29 @@ BYTE_OUTCOMES = ("stored", "duplicate", "rejected", "foreign", "blank")
 _RELEASE = re.compile(r"v?(2\.\d{2}\.\d{1,2})(?!\d)")
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """How much of the job the records cover. The rates are None when `coverage` was not computed, or says nothing.
-
-    `thin` names what was captured least: functions on a placement, by rate, in the order of the rates.
-    """
-
-    capture_rate: float | None
-    complete_share: float | None
-    cells: int
-    processes_seen: int
-    processes_expected: int
-    ranks_missing: int
-    communicators_incomplete: int
-    communicators: int
-    thin: tuple[tuple[str, float], ...]
-
-    def caveats(self, thresholds: Thresholds) -> tuple[str, ...]:
-        """What a reader must know before comparing anything; empty when the coverage is good."""
-        found = []
-        if self.capture_rate is not None and self.capture_rate < thresholds.min_capture_rate:
-            found.append(
-                f"Only {percent(self.capture_rate)} of the operations were captured. Volumes are of captured records, "
-                "and differences between ranks or hosts may be differences between samples."
-            )
-        else:
-            thin = [f"{percent(rate)} of {name}" for name, rate in self.thin if rate < thresholds.min_capture_rate]
-            if thin:
-                found.append(f"Captured were only {', '.join(thin)}: volumes and comparisons of these are of a sample.")
-        if self.processes_seen < self.processes_expected:
-            found.append(
-                f"{count(self.processes_seen)} of at least {count(self.processes_expected)} processes left records; "
-                "nothing here describes the others."
-            )
-        return tuple(found)
-
-
-def coverage_of(content: RunContent) -> Coverage:
-    """Sum up the run's coverage. A communicator as large as the job tells how many processes there must be at least."""
-    rows = content.rows("coverage")
-    cells = sum(row["cells"] or 0 for row in rows)
-    communicators = content.rows("communicators")
-    short = [row for row in communicators if row["n_ranks"] and row["ranks_seen"] < row["n_ranks"]]
-    largest: dict[Any, int] = defaultdict(int)
-    for row in communicators:
-        largest[row["incarnation"]] = max(largest[row["incarnation"]], row["n_ranks"] or 0)
-    processes = len(content.rows("processes"))
-    return Coverage(
-        capture_rate=pooled_capture_rate(rows),
-        complete_share=sum(row["complete_cells"] or 0 for row in rows) / cells if cells else None,
-        cells=cells,
-        processes_seen=processes,
-        processes_expected=max(processes, sum(largest.values())),
-        ranks_missing=sum(row["n_ranks"] - row["ranks_seen"] for row in short),
-        communicators_incomplete=len(short),
-        communicators=len(communicators),
-        thin=tuple(
-            (f"{plain(group['coll'])} {plain(group['coll_type'])}", group["capture_rate"])
-            for group in sorted(coverage_by_type(rows), key=lambda group: group["capture_rate"] or 0)
-            if group["capture_rate"] is not None
-        ),
-    )
-
-
-def pooled_capture_rate(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """Capture rate over several rows of `coverage`, each weighted by the records that were due; None without any."""
-    rates = [
-        (row["capture_rate"], row["n_ranks"] * row["sn_expected"]) for row in rows if row["capture_rate"] is not None
-    ]
-    due = sum(weight for _, weight in rates)
-    return sum(rate * weight for rate, weight in rates) / due if due else None
-
-
 def time_span(content: RunContent) -> tuple[int | None, int | None]:
     """Earliest and latest plausible write time of any process, in microseconds."""
-    rows = content.rows("processes")
-    first = [row["first_dump_us"] for row in rows if row["first_dump_us"] is not None]
-    last = [row["last_dump_us"] for row in rows if row["last_dump_us"] is not None]
+    first, last = (content.values("processes", name) for name in ("first_dump_us", "last_dump_us"))
     return min(first, default=None), max(last, default=None)
 
 
 def host_count(content: RunContent) -> int:
     """Distinct hosts over all launches."""
-    return len({row["hostname"] for row in content.rows("hosts")})
+    return len(content.values("hosts", "hostname"))
 
 
 def process_count(content: RunContent) -> int:
     """Distinct processes over all launches."""
-    return len({row["process"] for row in content.rows("processes")})
+    return len(content.values("processes", "process"))
 
 
 def within_host(content: RunContent) -> set[str]:
     """The placements of which no communicator spans hosts. On an NVLink rack `nvlink-only` does, elsewhere not."""
-    spanning = {row["coll_type"] for row in content.rows("communicators") if row["hosts_seen"] > 1}
-    return set(COLL_TYPES) - spanning
+    communicators = content.tables.get("communicators")
+    if communicators is None:
+        return set(COLL_TYPES)
+    spanning = communicators.filter(pc.greater(communicators["hosts_seen"], 1))
+    return set(COLL_TYPES) - set(pc.unique(spanning["coll_type"]).to_pylist())
 
 
 def facts_section(content: RunContent) -> SectionView:
@@ -132,7 +61,7 @@ def facts_section(content: RunContent) -> SectionView:
         Fact("Span", duration(last - first) if first is not None and last is not None else NOT_AVAILABLE),
         Fact("Processes (normally one GPU each)", count(processes)),
         Fact("Hosts", count(host_count(content))),
-        Fact("Communicators", count(len(content.rows("communicators")))),
+        Fact("Communicators", count(content.coverage.communicators)),
         Fact("Launches in this directory", count(manifest.incarnations)),
         Fact("Ingested", f"{iso(manifest.ingested_at)}, in {manifest.seconds:.3g} s"),
     ]
@@ -193,10 +122,8 @@ def quality_section(content: RunContent) -> SectionView:
         Fact("Records the plugin says it lost", count(manifest.dropped_by_plugin)),
     )
     tables = [_files_table(content), _bytes_table(content), _timing_table(content)]
-    problems = [
-        row for row in content.rows("files") if row["status"] not in ("read", "unchanged") or row["problem"] is not None
-    ]
-    if problems:
+    problems = _problems(content)
+    if problems is not None and problems.num_rows:
         columns = (
             Spec("File", "path"),
             Spec("Status", "status"),
@@ -204,8 +131,11 @@ def quality_section(content: RunContent) -> SectionView:
             Spec("Size", "size_bytes", size, numeric=True),
             Spec("Records", "records", count, numeric=True),
         )
-        rows = [{**row, "records": row["records_collective"] + row["records_p2p"]} for row in problems]
-        tables.append(table_view("Files with a problem", rows, columns, SHOWN_ROWS, source="files"))
+        rows = [
+            {**row, "records": row["records_collective"] + row["records_p2p"]}
+            for row in problems.slice(0, SHOWN_ROWS).to_pylist()
+        ]
+        tables.append(table_view("Files with a problem", rows, columns, total=problems.num_rows, source="files"))
     tables += _reject_tables(content)
     notes = (
         "Every byte of every file is stored, a counted duplicate, rejected, foreign or blank, after decompression.",
@@ -213,6 +143,15 @@ def quality_section(content: RunContent) -> SectionView:
         "write: 0 does not mean that nothing was lost.",
     )
     return SectionView("quality", "Data quality", facts=facts, notes=notes, tables=tuple(tables))
+
+
+def _problems(content: RunContent) -> pa.Table | None:
+    """The files that were not read, or not without a problem."""
+    files = content.tables.get("files")
+    if files is None:
+        return None
+    fine = pc.is_in(files["status"], value_set=pa.array(["read", "unchanged"]))
+    return files.filter(pc.or_(pc.invert(fine), pc.is_valid(files["problem"])))
 
 
 def _files_table(content: RunContent) -> TableView:
@@ -281,7 +220,7 @@ def _reject_tables(content: RunContent) -> list[TableView]:
 
 def coverage_parts(content: RunContent) -> SectionView:
     """Capture rate, missing ranks, and the communicators that were seen least."""
-    coverage = coverage_of(content)
+    coverage = content.coverage
     facts = (
         Fact("Capture rate (records seen of records due)", percent(coverage.capture_rate)),
         Fact("Collectives seen by every rank", f"{percent(coverage.complete_share)} of {count(coverage.cells)}"),
@@ -292,12 +231,6 @@ def coverage_parts(content: RunContent) -> SectionView:
             f"{count(coverage.communicators_incomplete)} of {count(coverage.communicators)}",
         ),
     )
-    rows = content.rows("coverage")
-    rows.sort(
-        key=lambda row: (1.0 if row["capture_rate"] is None else row["capture_rate"], str(row["id"]), str(row["coll"]))
-    )
-    for row in rows:
-        row["ranks"] = f"{count(row['ranks_seen'])} of {count(row['n_ranks'])}"
     columns = (
         Spec("Communicator", "id"),
         Spec("Name", "comm_name"),
@@ -312,39 +245,34 @@ def coverage_parts(content: RunContent) -> SectionView:
         Spec("Seen by all ranks", "complete_share", percent, numeric=True),
         Spec("Lost by its own count", "dropped_by_plugin", count, numeric=True),
     )
-    gaps = [
-        row
-        for row in rows
-        if row["capture_rate"] != 1 or row["complete_share"] != 1 or row["ranks_seen"] != row["n_ranks"]
-    ]
+    table = content.tables["coverage"]
+    gaps, rows = _incomplete(table)
     notes = (
         () if gaps else ("Every communicator was captured completely, from its first recorded operation to its last.",)
     )
-    tables = [_coverage_by_type_table(rows)]
+    tables = [_coverage_by_type_table(table)]
     if gaps:
-        tables.append(table_view("Incompletely captured, least first", gaps, columns, SHOWN_ROWS, source="coverage"))
+        caption = "Incompletely captured, least first"
+        tables.append(table_view(caption, rows, columns, total=gaps, source="coverage"))
     return SectionView("coverage", "Coverage", facts=facts, notes=notes, tables=tuple(tables))
 
 
-def coverage_by_type(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Capture by placement and function, from rows of `coverage`: sampling favours some of them."""
-    groups: dict[tuple[str | None, str], list[Mapping[str, Any]]] = defaultdict(list)
+def _incomplete(coverage: pa.Table) -> tuple[int, list[Row]]:
+    """How many rows of `coverage` have gaps, and the first of those that were captured least."""
+    whole = pc.and_(
+        pc.and_(pc.equal(coverage["capture_rate"], 1), pc.equal(coverage["complete_share"], 1)),
+        pc.equal(coverage["ranks_seen"], coverage["n_ranks"]),
+    )
+    gaps = coverage.filter(pc.invert(pc.fill_null(whole, False)))
+    rated = gaps.append_column("rate", pc.fill_null(gaps["capture_rate"], 1.0))
+    order: tuple[Order, ...] = (("rate", "ascending"), ("id", "ascending"), ("coll", "ascending"))
+    rows = first_rows(rated, SHOWN_ROWS, *order)
     for row in rows:
-        groups[row["coll_type"], row["coll"]].append(row)
-    pooled = [
-        {
-            "coll_type": coll_type,
-            "coll": coll,
-            "communicators": len(group),
-            "records": sum(row["records"] for row in group),
-            "capture_rate": pooled_capture_rate(group),
-        }
-        for (coll_type, coll), group in groups.items()
-    ]
-    return sorted(pooled, key=lambda group: (type_order(group["coll_type"]), group["coll"]))
+        row["ranks"] = f"{count(row['ranks_seen'])} of {count(row['n_ranks'])}"
+    return gaps.num_rows, rows
 
 
-def _coverage_by_type_table(rows: Sequence[Mapping[str, Any]]) -> TableView:
+def _coverage_by_type_table(coverage: pa.Table) -> TableView:
     columns = (
         Spec("Placement", "coll_type"),
         Spec("Function", "coll"),
@@ -352,4 +280,4 @@ def _coverage_by_type_table(rows: Sequence[Mapping[str, Any]]) -> TableView:
         Spec("Records", "records", count, numeric=True),
         Spec("Capture rate", "capture_rate", percent, numeric=True),
     )
-    return table_view("Capture rate by placement and function", coverage_by_type(rows), columns, SHOWN_ROWS)
+    return table_view("Capture rate by placement and function", coverage_by_type(coverage), columns, SHOWN_ROWS)

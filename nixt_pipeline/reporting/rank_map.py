@@ -1,10 +1,10 @@
 """Which rank of a communicator waits: maps of communicators and ranks, and the ranges of the most uneven one."""
 
-from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nixt_pipeline.reporting.canvas import duration_axis, head, name_rows, render, share_map
 from nixt_pipeline.reporting.content import RunContent
@@ -12,13 +12,12 @@ from nixt_pipeline.reporting.figures import LABEL_CHARACTERS, SHORT_LABEL_CHARAC
 from nixt_pipeline.reporting.legends import share_legend, type_legend
 from nixt_pipeline.reporting.palette import colour_of
 from nixt_pipeline.reporting.quality import SHOWN_ROWS
+from nixt_pipeline.reporting.rows import Row, first_launches, first_rows, matching, not_drawn
 from nixt_pipeline.reporting.text import count, duration, percent, plain, shorten, unique_labels
 from nixt_pipeline.reporting.views import FigureView, SectionView, Spec, table_view
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Row = dict[str, Any]
 
 MAX_COMMUNICATORS = 24
 MAX_RANK_COLUMNS = 64
@@ -53,49 +52,50 @@ class RankMap:
     ranges: tuple[RankRange, ...]
 
 
-def waiting_share(row: Row) -> float | None:
-    """How much of a rank's mean time lies above the lowest mean of its communicator."""
-    if row["above_lowest_us"] is None or not row["exec_time_mean_us"]:
-        return None
-    return float(row["above_lowest_us"] / row["exec_time_mean_us"])
+def _with_shares(table: pa.Table) -> pa.Table:
+    """`rank_times` with `share`: how much of a rank's mean time lies above the lowest mean of its communicator."""
+    mean = pc.cast(table["exec_time_mean_us"], pa.float64())
+    above = pc.cast(table["above_lowest_us"], pa.float64())
+    share = pc.if_else(pc.greater(mean, 0), pc.divide(above, mean), pa.scalar(None, pa.float64()))
+    return table.append_column("share", share)
 
 
 def rank_maps(table: pa.Table, limit: int = MAX_COMMUNICATORS) -> tuple[RankMap, ...]:
     """A map for each launch and kernel of `rank_times`."""
-    kernels: dict[tuple[int, int], list[Row]] = defaultdict(list)
-    for row in table.to_pylist():
-        kernels[row["incarnation"], row["rank_by_bytes"]].append(row)
-    several = len({incarnation for incarnation, _ in kernels}) > 1
+    shares = _with_shares(table)
+    kernels = shares.group_by(["incarnation", "rank_by_bytes"]).aggregate([]).to_pylist()
+    several = len({kernel["incarnation"] for kernel in kernels}) > 1
     return tuple(
-        _map(f"launch {launch}: " if several else "", rows, limit) for (launch, _), rows in sorted(kernels.items())
+        _map(f"launch {kernel['incarnation']}: " if several else "", matching(shares, kernel), limit)
+        for kernel in sorted(kernels, key=lambda kernel: (kernel["incarnation"], kernel["rank_by_bytes"]))
     )
 
 
-def _map(prefix: str, rows: list[Row], limit: int) -> RankMap:
-    by_communicator: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        by_communicator[row["comm_name"] or "", row["id"] or ""].append(row)
-    worst = {key: max(waiting_share(row) or 0.0 for row in found) for key, found in by_communicator.items()}
-    keys = sorted(by_communicator, key=lambda key: (-worst[key], key))
-    n_ranks = rows[0]["n_ranks"]
+def _map(prefix: str, kernel: pa.Table, limit: int) -> RankMap:
+    worst = kernel.group_by(["comm_name", "id"]).aggregate([("share", "max")])
+    worst = worst.append_column("worst", pc.fill_null(worst["share_max"], 0.0))
+    uneven = first_rows(worst, limit, ("worst", "descending"), ("comm_name", "ascending"), ("id", "ascending"))
+    shown = [matching(kernel, {name: row[name] for name in ("comm_name", "id")}).to_pylist() for row in uneven]
+    first = shown[0][0]
+    n_ranks = first["n_ranks"]
     per_column = -(-n_ranks // MAX_RANK_COLUMNS)
-    names = unique_labels((name or number for name, number in keys[:limit]), SHORT_LABEL_CHARACTERS)
+    names = unique_labels((row["comm_name"] or row["id"] or "" for row in uneven), SHORT_LABEL_CHARACTERS)
     return RankMap(
-        prefix + shorten(rows[0]["label"], LABEL_CHARACTERS),
-        rows[0]["coll_type"],
+        prefix + shorten(first["label"], LABEL_CHARACTERS),
+        first["coll_type"],
         tuple(names),
-        tuple(_shares(by_communicator[key], n_ranks, per_column) for key in keys[:limit]),
-        len(keys),
+        tuple(_shares(rows, n_ranks, per_column) for rows in shown),
+        worst.num_rows,
         n_ranks,
         per_column,
-        _ranges(by_communicator[keys[0]]),
+        _ranges(shown[0]),
     )
 
 
 def _shares(rows: list[Row], n_ranks: int, per_column: int) -> tuple[float | None, ...]:
     columns: list[float | None] = [None] * -(-n_ranks // per_column)
     for row in rows:
-        share = waiting_share(row)
+        share = row["share"]
         if share is not None and row["rank"] is not None and 0 <= row["rank"] < n_ranks:
             column = row["rank"] // per_column
             columns[column] = max(columns[column] or 0.0, share)
@@ -115,7 +115,9 @@ def _ranges(rows: list[Row]) -> tuple[RankRange, ...]:
 
 def ranks_section(_content: RunContent, table: pa.Table) -> SectionView:
     """Maps of all kernels, ranges of the most uneven communicator of each, and who is waited for."""
-    maps = rank_maps(table)
+    earliest, launches = first_launches(table)
+    rows = first_rows(_with_shares(table), SHOWN_ROWS, ("share", "descending"))
+    maps = rank_maps(earliest)
     cut = max(maps, key=lambda data: data.total)
     note = (
         f" The most uneven {len(cut.communicators)} of up to {count(cut.total)} communicators."
@@ -131,7 +133,7 @@ def ranks_section(_content: RunContent, table: pa.Table) -> SectionView:
             f"lowest mean of its communicator.{note} The table says where each rank runs.",
             anchor="figure-ranks",
             title="Waiting by communicator and rank",
-            reading=_reading(table),
+            reading=_reading(rows[0]),
             legend=share_legend(),
             source="rank_times",
         ),
@@ -145,7 +147,6 @@ def ranks_section(_content: RunContent, table: pa.Table) -> SectionView:
             source="rank_times",
         ),
     )
-    rows = sorted(table.to_pylist(), key=lambda row: -(waiting_share(row) or 0.0))
     columns = (
         Spec("Kernel", "label"),
         Spec("Communicator", "communicator"),
@@ -155,20 +156,18 @@ def ranks_section(_content: RunContent, table: pa.Table) -> SectionView:
         Spec("Mean time", "exec_time_mean_us", duration, numeric=True),
         Spec("Above the lowest of its communicator", "above_lowest_us", duration, numeric=True),
     )
-    shown = [{**row, "communicator": row["comm_name"] or row["id"]} for row in rows[:SHOWN_ROWS]]
-    tables = (table_view("Ranks that wait most", shown, columns, total=len(rows), source="rank_times"),)
-    return SectionView("", "", figures=figures, tables=tables)
+    shown = [{**row, "communicator": row["comm_name"] or row["id"]} for row in rows]
+    tables = (table_view("Ranks that wait most", shown, columns, total=table.num_rows, source="rank_times"),)
+    return SectionView("", "", notes=not_drawn(launches), figures=figures, tables=tables)
 
 
-def _reading(table: pa.Table) -> str:
-    rows = [row for row in table.to_pylist() if waiting_share(row) is not None]
-    if not rows:
+def _reading(worst: Row) -> str:
+    if worst["share"] is None:
         return "No rank has a usable time."
-    worst = max(rows, key=lambda row: waiting_share(row) or 0.0)
     name = shorten(plain(worst["comm_name"] or worst["id"]), SHORT_LABEL_CHARACTERS)
     return (
         f"Most uneven: {name}, in which {shorten(plain(worst['process']), LABEL_CHARACTERS)} waits for "
-        f"{percent(waiting_share(worst))} of its time ({shorten(worst['label'], LABEL_CHARACTERS)})."
+        f"{percent(worst['share'])} of its time ({shorten(worst['label'], LABEL_CHARACTERS)})."
     )
 
 

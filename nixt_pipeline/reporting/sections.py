@@ -1,13 +1,13 @@
 """The sections that show analyses. Each takes its table as computed; the words never say more than the table does."""
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from nixt_pipeline.reporting import drawing, figures, payload
+from nixt_pipeline.reporting import drawing, figures, payload, shapes
 from nixt_pipeline.reporting.anchors import kernel_anchor
 from nixt_pipeline.reporting.content import Reading, RunContent
 from nixt_pipeline.reporting.distributions import bandwidth_section, kernel_ranges, time_section
@@ -17,8 +17,9 @@ from nixt_pipeline.reporting.lateness import lateness_section
 from nixt_pipeline.reporting.legends import type_legend
 from nixt_pipeline.reporting.palette import ALERT_COLOUR, DECADE_COLOURS, INK
 from nixt_pipeline.reporting.progress import progress_section
-from nixt_pipeline.reporting.quality import SHOWN_ROWS, coverage_of, coverage_parts
+from nixt_pipeline.reporting.quality import SHOWN_ROWS, coverage_parts
 from nixt_pipeline.reporting.rank_map import ranks_section
+from nixt_pipeline.reporting.rows import Order, first_launches, first_rows, not_drawn
 from nixt_pipeline.reporting.text import count, duration, gbs, number, percent, plain, sentence, shorten, size, utc
 from nixt_pipeline.reporting.variation import variation_section
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, Spec, table_view
@@ -48,7 +49,7 @@ def analysis_section(content: RunContent, section: AnalysisSection) -> SectionVi
     if table.num_rows == 0:
         return replace(frame, state="empty")
     built = section.build(content, table)
-    caveats = coverage_of(content).caveats(content.thresholds)
+    caveats = content.coverage.caveats(content.thresholds)
     return replace(
         frame, caveats=caveats, notes=built.notes, facts=built.facts, figures=built.figures, tables=built.tables
     )
@@ -56,10 +57,13 @@ def analysis_section(content: RunContent, section: AnalysisSection) -> SectionVi
 
 def _payload(_content: RunContent, table: pa.Table) -> SectionView:
     data = payload.payload_bars(table)
-    rows = sorted(
-        table.to_pylist(),
-        key=lambda row: (-(row["payload_bytes"] or 0), row["kind"], row["coll"], row["coll_type"] or ""),
+    order: tuple[Order, ...] = (
+        ("payload_bytes", "descending"),
+        ("kind", "ascending"),
+        ("coll", "ascending"),
+        ("coll_type", "ascending"),
     )
+    rows = first_rows(table, SHOWN_ROWS, *order)
     columns = (
         Spec("Function", "coll"),
         Spec("Placement", "coll_type"),
@@ -94,13 +98,13 @@ def _payload(_content: RunContent, table: pa.Table) -> SectionView:
             ),
         )
     notes = ("Payload is summed over the records of all ranks: what was observed, and at most what the job sent.",)
-    tables = (table_view("By function and placement", rows, columns, SHOWN_ROWS, source="summary_histogram"),)
+    tables = (table_view("By function and placement", rows, columns, total=table.num_rows, source="summary_histogram"),)
     return SectionView("", "", notes=notes, figures=drawn, tables=tables)
 
 
 def _hot_kernels(_content: RunContent, table: pa.Table) -> SectionView:
     data = figures.kernel_bars(table)
-    rows = sorted(table.to_pylist(), key=lambda row: row["rank_by_bytes"])
+    rows = first_rows(table, SHOWN_ROWS, ("rank_by_bytes", "ascending"))
     columns = (
         Spec("Rank", "rank_by_bytes", count, numeric=True),
         Spec("Kernel", "label"),
@@ -142,23 +146,28 @@ def _hot_kernels(_content: RunContent, table: pa.Table) -> SectionView:
                 ),
                 source="hot_kernels",
             ),
-            *kernel_ranges(rows),
+            *kernel_ranges(table),
         )
     notes = ("A kernel is one function on one communicator shape (ranks r, NCCL nodes n) with one message size.",)
     tables = (
         table_view(
-            "Hot kernels by observed payload", rows, columns, SHOWN_ROWS, source="hot_kernels", anchor_of=kernel_anchor
+            "Hot kernels by observed payload",
+            rows,
+            columns,
+            total=table.num_rows,
+            source="hot_kernels",
+            anchor_of=kernel_anchor,
         ),
     )
     return SectionView("", "", notes=notes, figures=drawn, tables=tables)
 
 
 def _time(content: RunContent, table: pa.Table) -> SectionView:
-    launches = figures.time_figures(table)
+    earliest, launches = first_launches(table)
     onsets = content.onsets_us()
     drawn = []
-    for position, launch in enumerate(launches[: figures.MAX_LAUNCHES], start=1):
-        which = f"Launch {position} of {len(launches)}: " if len(launches) > 1 else ""
+    for position, launch in enumerate(figures.time_figures(earliest), start=1):
+        which = f"Launch {position} of {count(launches)}: " if launches > 1 else ""
         marked = (LegendEntry("onset of a finding", ALERT_COLOUR, "dashes"),) if onsets else ()
         lines = "Line: median; band: p25 to p75; dashes: median of the last rank to arrive. Scales differ by panel."
         drawn.append(
@@ -176,10 +185,7 @@ def _time(content: RunContent, table: pa.Table) -> SectionView:
                 source="temporal_correlation",
             )
         )
-    notes = [message_sizes(table)]
-    if len(launches) > figures.MAX_LAUNCHES:
-        notes.append(f"Of {len(launches)} launches the first {figures.MAX_LAUNCHES} are drawn.")
-    return SectionView("", "", notes=tuple(notes), figures=tuple(drawn))
+    return SectionView("", "", notes=(message_sizes(table), *not_drawn(launches)), figures=tuple(drawn))
 
 
 def _steadiness(launch: figures.TimeFigure) -> str:
@@ -203,11 +209,14 @@ def _steadiness(launch: figures.TimeFigure) -> str:
 
 
 def _sizes(_content: RunContent, table: pa.Table) -> SectionView:
-    data = figures.heat_map(table)
-    rows = sorted(
-        table.to_pylist(),
-        key=lambda row: (-row["records"], row["coll"], row["n_ranks"] or 0, row["coll_msg_size_bytes"] or 0),
+    data = shapes.heat_map(table)
+    order: tuple[Order, ...] = (
+        ("records", "descending"),
+        ("coll", "ascending"),
+        ("n_ranks", "ascending"),
+        ("coll_msg_size_bytes", "ascending"),
     )
+    rows = first_rows(table, SHOWN_ROWS, *order)
     columns = (
         Spec("Ranks", "n_ranks", count, numeric=True),
         Spec("NCCL nodes", "nnodes", count, numeric=True),
@@ -226,7 +235,7 @@ def _sizes(_content: RunContent, table: pa.Table) -> SectionView:
             else ""
         )
         decades = sorted({drawing.decade_of(records) for _, _, records in data.cells})
-        total = sum(row["records"] for row in rows)
+        total = pc.sum(table["records"]).as_py()
         drawn = (
             FigureView(
                 drawing.draw_heat_map(data),
@@ -244,20 +253,29 @@ def _sizes(_content: RunContent, table: pa.Table) -> SectionView:
                 source="resource_correlation",
             ),
         )
-    tables = (table_view("By records", rows, columns, SHOWN_ROWS, source="resource_correlation"),)
+    tables = (table_view("By records", rows, columns, total=table.num_rows, source="resource_correlation"),)
     return SectionView("", "", figures=drawn, tables=tables)
 
 
 def _others(_content: RunContent, table: pa.Table) -> SectionView:
-    values: dict[str, set[str]] = defaultdict(set)
-    for row in table.to_pylist():
-        values[row["attribute"]].add(plain(row["value"]))
     # An attribute with one value correlates with nothing.
-    same = [f"{name} is {shorten(next(iter(found)), 60)}" for name, found in sorted(values.items()) if len(found) == 1]
-    rows = [row for row in table.to_pylist() if len(values[row["attribute"]]) > 1]
-    rows.sort(
-        key=lambda row: (row["attribute"], row["coll"], row["coll_type"] or "", -row["records"], plain(row["value"]))
+    distinct = table.group_by(["attribute", "value"]).aggregate([])
+    values = distinct.group_by("attribute").aggregate([([], "count_all")])
+    single = values.filter(pc.equal(values["count_all"], 1))["attribute"].combine_chunks()
+    is_single = pc.is_in(distinct["attribute"], value_set=single)
+    same = [
+        f"{row['attribute']} is {shorten(plain(row['value']), 60)}"
+        for row in sorted(distinct.filter(is_single).to_pylist(), key=lambda row: row["attribute"])
+    ]
+    several = table.filter(pc.invert(pc.is_in(table["attribute"], value_set=single)))
+    order: tuple[Order, ...] = (
+        ("attribute", "ascending"),
+        ("coll", "ascending"),
+        ("coll_type", "ascending"),
+        ("records", "descending"),
+        ("value", "ascending"),
     )
+    rows = first_rows(several, SHOWN_ROWS, *order)
     columns = (
         Spec("Attribute", "attribute"),
         Spec("Value", "value"),
@@ -270,18 +288,18 @@ def _others(_content: RunContent, table: pa.Table) -> SectionView:
         Spec("Time p50", "exec_time_p50_us", duration, numeric=True),
     )
     notes = (f"The same in every record, so nothing to compare: {'; '.join(same)}.",) if same else ()
-    table_of = table_view("Bandwidth by attribute", rows, columns, SHOWN_ROWS, source="other_correlation")
+    table_of = table_view("Bandwidth by attribute", rows, columns, total=several.num_rows, source="other_correlation")
     tables = (table_of,) if rows else ()
     return SectionView("", "", notes=notes, tables=tables)
 
 
 def communicators_section(content: RunContent) -> SectionView:
     """Communicators with their role and how it was told."""
-    rows = content.rows("communicators")
+    table = content.tables.get("communicators")
     title = "Communicators"
-    if not rows:
+    if table is None or table.num_rows == 0:
         return SectionView("communicators", title, state="empty")
-    rows.sort(key=lambda row: (-row["records"], str(row["id"])))
+    rows = first_rows(table, SHOWN_ROWS, ("records", "descending"), ("id", "ascending"))
     for row in rows:
         row["ranks"] = f"{count(row['ranks_seen'])} of {count(row['n_ranks'])}"
     columns = (
@@ -300,8 +318,8 @@ def communicators_section(content: RunContent) -> SectionView:
         "The log does not name the parallel role. It is told from the name the framework gave, or guessed from the "
         "shape; the table says which.",
     )
-    table = table_view("Communicators with most records", rows, columns, SHOWN_ROWS, source="communicators")
-    return SectionView("communicators", title, notes=notes, tables=(table,))
+    view = table_view("Communicators with most records", rows, columns, total=table.num_rows, source="communicators")
+    return SectionView("communicators", title, notes=notes, tables=(view,))
 
 
 COVERAGE = AnalysisSection("coverage", "coverage", "Coverage", lambda content, _: coverage_parts(content))

@@ -3,10 +3,15 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from nixt_pipeline.reporting import figures
 from nixt_pipeline.reporting.anchors import kernel_anchor
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.quality import Coverage, coverage_of, host_count, nccl_hint, process_count, time_span
+from nixt_pipeline.reporting.coverage import Coverage
+from nixt_pipeline.reporting.quality import host_count, nccl_hint, process_count, time_span
+from nixt_pipeline.reporting.rows import Row, first_rows
 from nixt_pipeline.reporting.text import NOT_AVAILABLE, count, duration, gbs, percent, plain, plural, shorten, size, utc
 from nixt_pipeline.reporting.views import Fact, Link, Meter, Tile
 
@@ -19,7 +24,7 @@ _SETTINGS = ("name", "model", "parallelism", "nccl_version", "tags", "baseline")
 
 def meters(content: RunContent) -> tuple[Meter, ...]:
     """How much of the job the log saw."""
-    coverage = coverage_of(content)
+    coverage = content.coverage
     absent = NOT_COMPUTED if "coverage" not in content.tables else "not assessable"
     return (
         _meter("Operations captured", coverage.capture_rate, absent, "records seen, of those that were due"),
@@ -62,10 +67,8 @@ def key_facts(content: RunContent) -> tuple[Fact, ...]:
         if value not in (None, "", [], {}):
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             facts.append(Fact(name.replace("_", " "), shorten(text, _SETTING_CHARACTERS)))
-    smallest = min(
-        (row["coll_msg_size_bytes"] for row in content.rows("resource_correlation") if row["coll_msg_size_bytes"]),
-        default=None,
-    )
+    sizes = content.values("resource_correlation", "coll_msg_size_bytes")
+    smallest = min((found for found in sizes if found), default=None)
     facts.append(Fact("Smallest message recorded", size(smallest)))
     return tuple(facts)
 
@@ -108,7 +111,7 @@ def _kernel_tile(content: RunContent) -> Tile:
         return Tile("nothing recorded", "hot kernels")
     top = f"{count(len(data.kernels))} of {plural(data.total, 'kernel')}"
     hottest = f"hottest: {data.kernels[0].label}"
-    first = min(content.rows("hot_kernels"), key=lambda row: row["rank_by_bytes"])
+    (first,) = first_rows(content.tables["hot_kernels"], 1, ("rank_by_bytes", "ascending"))
     return Tile(
         percent(data.kernels[-1].cumulative), f"of the observed payload in {top}", hottest, f"#{kernel_anchor(first)}"
     )
@@ -117,10 +120,9 @@ def _kernel_tile(content: RunContent) -> Tile:
 def _bandwidth_tile(content: RunContent) -> Tile:
     if "hot_kernels" not in content.tables:
         return Tile(NOT_COMPUTED, "bandwidth of the hottest kernel")
-    timed = [row for row in content.rows("hot_kernels") if row["busbw_p50_gbs"] is not None]
-    if not timed:
+    kernel = hottest_timed(content)
+    if kernel is None:
         return Tile("nothing recorded", "no kernel has a usable bandwidth")
-    kernel = min(timed, key=lambda row: row["rank_by_bytes"])
     transfer = kernel["transfer_busbw_p50_gbs"]
     detail = f"p10 {gbs(kernel['busbw_p10_gbs'])}, p90 {gbs(kernel['busbw_p90_gbs'])}"
     if transfer is not None:
@@ -134,14 +136,25 @@ def _bandwidth_tile(content: RunContent) -> Tile:
     )
 
 
+def hottest_timed(content: RunContent) -> Row | None:
+    """The row of `hot_kernels` with most bytes among those with a usable bandwidth; None without any."""
+    kernels = content.tables.get("hot_kernels")
+    if kernels is None:
+        return None
+    timed = kernels.filter(pc.is_valid(kernels["busbw_p50_gbs"]))
+    return next(iter(first_rows(timed, 1, ("rank_by_bytes", "ascending"))), None)
+
+
 def _waiting_tile(content: RunContent) -> Tile:
     label = "of the GPUs' time in collectives is waiting for the last rank"
     if "hot_kernels" not in content.tables:
         return Tile(NOT_COMPUTED, label)
-    split = [row for row in content.rows("hot_kernels") if row["wait_us"] is not None]
-    total = sum(row["wait_us"] + row["transfer_time_us"] * (row["n_ranks"] or 0) for row in split)
+    kernels = content.tables["hot_kernels"]
+    split = kernels.filter(pc.is_valid(kernels["wait_us"]))
+    waited = pc.sum(split["wait_us"]).as_py() or 0.0
+    rank_time = pc.multiply(pc.cast(split["transfer_time_us"], pa.float64()), pc.cast(split["n_ranks"], pa.float64()))
+    total = waited + (pc.sum(rank_time).as_py() or 0.0)
     if not total:
         return Tile("not assessable", label, "no collective was recorded by every rank")
-    waited = sum(row["wait_us"] for row in split)
     detail = f"{duration(waited)} of {duration(total)}, over complete collectives"
     return Tile(percent(waited / total), label, detail, "#waiting")

@@ -10,6 +10,7 @@ from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.figures import LABEL_CHARACTERS
 from nixt_pipeline.reporting.palette import OTHER_COLOUR, TRANSFER_COLOUR, VARIATION_COLOURS, WAIT_COLOUR
 from nixt_pipeline.reporting.quality import SHOWN_ROWS
+from nixt_pipeline.reporting.rows import first_launches, not_drawn
 from nixt_pipeline.reporting.text import count, duration, number, percent, unique_labels
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, Spec, table_view
 
@@ -50,7 +51,8 @@ def variations(table: pa.Table) -> tuple[Variation, ...]:
 
 def variation_section(_content: RunContent, table: pa.Table) -> SectionView:
     """Two bars for each kernel, and the numbers."""
-    data = variations(table)
+    earliest, launches = first_launches(table)
+    data = variations(earliest)
     columns = (
         Spec("Kernel", "label"),
         Spec("Launch", "incarnation", count, numeric=True),
@@ -63,9 +65,10 @@ def variation_section(_content: RunContent, table: pa.Table) -> SectionView:
         Spec("CV of transfers", "transfer_cv", number, numeric=True),
         Spec("Mean waiting", "wait_mean_us", duration, numeric=True),
     )
-    tables = (table_view("Variation of the hot kernels", table.to_pylist(), columns, SHOWN_ROWS, source="variation"),)
+    rows = table.slice(0, SHOWN_ROWS).to_pylist()
+    view = table_view("Variation of the hot kernels", rows, columns, total=table.num_rows, source="variation")
     if not data:
-        return SectionView("", "", notes=("The times of no kernel vary.",), tables=tables)
+        return SectionView("", "", notes=("The times of no kernel vary.",), tables=(view,))
     figure = FigureView(
         draw_variation(data, "variation"),
         "Upper bar: the variance by place; lower bar: by cause. All of the variance is 100 %. Grey: cannot be told, "
@@ -81,7 +84,7 @@ def variation_section(_content: RunContent, table: pa.Table) -> SectionView:
         ),
         source="variation",
     )
-    return SectionView("", "", figures=(figure,), tables=tables)
+    return SectionView("", "", notes=not_drawn(launches), figures=(figure,), tables=(view,))
 
 
 def _reading(data: tuple[Variation, ...]) -> str:

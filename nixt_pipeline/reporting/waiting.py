@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -18,16 +18,16 @@ from nixt_pipeline.reporting.canvas import (
     time_unit,
 )
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.figures import LABEL_CHARACTERS, MAX_LAUNCHES
+from nixt_pipeline.reporting.figures import LABEL_CHARACTERS
 from nixt_pipeline.reporting.legends import WAIT_AND_TRANSFER
 from nixt_pipeline.reporting.palette import ALERT_COLOUR, TRANSFER_COLOUR, WAIT_COLOUR
-from nixt_pipeline.reporting.text import duration, number, percent, sentence, shorten, utc
+from nixt_pipeline.reporting.rows import Row, first_launches, not_drawn
+from nixt_pipeline.reporting.text import count, duration, number, percent, sentence, shorten, utc
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Row = dict[str, Any]
 Band = tuple[tuple[float | None, ...], tuple[float | None, ...], tuple[float | None, ...]]
 
 # Below ten microseconds a wait is the resolution of the times.
@@ -107,10 +107,10 @@ def _band(found: dict[int, Row], bins: range, name: str) -> Band:
 def waiting_section(content: RunContent, table: pa.Table) -> SectionView:
     """A figure for each launch: all collectives together, then each hot kernel."""
     onsets = content.onsets_us()
-    launches = waiting_of(table)
+    earliest, launches = first_launches(table)
     drawn = []
-    for position, launch in enumerate(launches[:MAX_LAUNCHES], start=1):
-        which = f"Launch {position} of {len(launches)}: " if len(launches) > 1 else ""
+    for position, launch in enumerate(waiting_of(earliest), start=1):
+        which = f"Launch {position} of {count(launches)}: " if launches > 1 else ""
         drawn.append(
             FigureView(
                 draw_waiting(launch, f"waiting-{position}", onsets),
@@ -127,7 +127,7 @@ def waiting_section(content: RunContent, table: pa.Table) -> SectionView:
                 source="waiting_over_time",
             )
         )
-    return SectionView("", "", figures=tuple(drawn))
+    return SectionView("", "", notes=not_drawn(launches), figures=tuple(drawn))
 
 
 def _reading(launch: Waiting) -> str:

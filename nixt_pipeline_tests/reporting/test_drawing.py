@@ -6,7 +6,7 @@ import matplotlib
 import pyarrow as pa
 import pytest
 
-from nixt_pipeline.reporting import drawing, edges, figures, lateness, payload, rank_map, variation, waiting
+from nixt_pipeline.reporting import drawing, edges, figures, lateness, payload, rank_map, shapes, variation, waiting
 from nixt_pipeline.reporting.canvas import _tag, render, share_map
 from nixt_pipeline.reporting.palette import COLL_TYPE_COLOURS
 from nixt_pipeline_tests.reporting import examples
@@ -39,7 +39,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "rank ranges": lambda: rank_map.draw_ranges(rank_map.rank_maps(CONTENT.tables["rank_times"])[0], "rank-ranges"),
     "edges": lambda: edges.draw_edges(edges.edge_panels(CONTENT.tables["p2p_edges"])[0], "edges"),
     "variation": lambda: variation.draw_variation(variation.variations(CONTENT.tables["variation"]), "variation"),
-    "sizes": lambda: drawing.draw_heat_map(figures.heat_map(CONTENT.tables["resource_correlation"])),
+    "sizes": lambda: drawing.draw_heat_map(shapes.heat_map(CONTENT.tables["resource_correlation"])),
 }
 
 
@@ -138,7 +138,7 @@ def test_bars_have_the_colour_of_their_placement() -> None:
 
 
 def test_the_decade_of_a_count_is_named_without_gaps() -> None:
-    data = figures.heat_map(
+    data = shapes.heat_map(
         pa.Table.from_pylist(
             [examples.size_row(1, 1, "A", size, records) for size, records in ((1, 9), (2, 10), (3, 10**8))]
         )
@@ -167,7 +167,7 @@ def test_single_bins_between_gaps_are_marked_and_a_run_without_bandwidth_still_d
         lambda: drawing.draw_ecdf(figures.EcdfFigure((), False)),
         lambda: drawing.draw_last_arrivals(figures.LastArrivals((), 0), "last"),
         lambda: drawing.draw_ranges((), "ranges"),
-        lambda: drawing.draw_heat_map(figures.HeatMap((), (), (), 0, False)),
+        lambda: drawing.draw_heat_map(shapes.HeatMap((), (), (), 0, False)),
     ],
 )
 def test_no_data_is_drawn_as_nothing(draw: Callable[[], str]) -> None:

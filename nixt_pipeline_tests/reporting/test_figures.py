@@ -1,6 +1,6 @@
 import pyarrow as pa
 
-from nixt_pipeline.reporting import figures, payload
+from nixt_pipeline.reporting import figures, payload, shapes
 from nixt_pipeline_tests.reporting import examples
 
 
@@ -166,7 +166,7 @@ def test_the_heat_map_has_a_row_for_each_shape_and_a_column_for_each_size() -> N
         examples.size_row(8, 1, "AllGather", 4_000_000, 16, "nvlink-only"),
     ]
 
-    data = figures.heat_map(pa.Table.from_pylist(rows))
+    data = shapes.heat_map(pa.Table.from_pylist(rows))
 
     assert data.rows == (("8r/1n AllGather", "nvlink-only"), ("2r/2n AllReduce", "nic-only"))
     assert data.columns == ("1.02 kB", "4 MB")
@@ -178,7 +178,7 @@ def test_more_sizes_than_columns_are_grouped_by_powers_of_two() -> None:
     # 41 sizes from 1024 to 1064 fall into the one class that starts at 1024.
     rows = [examples.size_row(2, 2, "Send", 1024 + i, 1) for i in range(41)]
 
-    data = figures.heat_map(pa.Table.from_pylist(rows))
+    data = shapes.heat_map(pa.Table.from_pylist(rows))
 
     assert data.columns == ("1.02 kB",)
     assert data.cells == ((0, 0, 41),)

@@ -2,6 +2,7 @@ import pyarrow as pa
 import pytest
 
 from nixt_pipeline.reporting import quality
+from nixt_pipeline.reporting.coverage import pooled_capture_rate
 from nixt_pipeline.reporting.views import SectionView, TableView
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.reporting import examples
@@ -17,39 +18,39 @@ def _words(view: TableView) -> list[list[str]]:
 
 def test_the_capture_rate_of_a_run_weighs_communicators_by_the_records_that_were_due() -> None:
     # 2 ranks x 10 operations all captured, 8 ranks x 10 operations half captured: (20 + 40) / (20 + 80).
-    rows: list[dict[str, float | None]] = [
+    rows = [
         {"capture_rate": 1.0, "n_ranks": 2, "sn_expected": 10},
         {"capture_rate": 0.5, "n_ranks": 8, "sn_expected": 10},
         {"capture_rate": None, "n_ranks": None, "sn_expected": None},
     ]
-    assert quality.pooled_capture_rate(rows) == pytest.approx(0.6)
+    assert pooled_capture_rate(pa.Table.from_pylist(rows)) == pytest.approx(0.6)
 
 
 def test_without_any_rate_there_is_no_capture_rate() -> None:
-    assert quality.pooled_capture_rate([]) is None
+    assert pooled_capture_rate(examples.coverage(capture_rate=None)) is None
 
 
 def test_good_coverage_has_no_caveat() -> None:
-    coverage = quality.coverage_of(examples.content())
+    coverage = examples.content().coverage
     assert coverage.caveats(Thresholds()) == ()
 
 
 def test_a_low_capture_rate_is_a_caveat() -> None:
-    coverage = quality.coverage_of(examples.content(tables={"coverage": examples.coverage(capture_rate=0.25)}))
+    coverage = examples.content(tables={"coverage": examples.coverage(capture_rate=0.25)}).coverage
     (caveat,) = coverage.caveats(Thresholds())
     assert caveat.startswith("Only 25 % of the operations were captured.")
 
 
 def test_a_function_that_was_hardly_captured_is_a_caveat_even_when_the_rest_was() -> None:
     good, thin = examples.coverage(sn_expected=96), examples.coverage(coll="AllGather", capture_rate=0.02)
-    coverage = quality.coverage_of(examples.content(tables={"coverage": pa.concat_tables([good, thin])}))
+    coverage = examples.content(tables={"coverage": pa.concat_tables([good, thin])}).coverage
     (caveat,) = coverage.caveats(Thresholds())
     assert caveat == "Captured were only 2 % of AllGather nic-only: volumes and comparisons of these are of a sample."
 
 
 def test_processes_that_left_nothing_are_counted_from_the_largest_communicator() -> None:
     # A communicator of 8 ranks needs 8 processes; records came from 2.
-    coverage = quality.coverage_of(examples.content(tables={"communicators": examples.communicators(8, 2)}))
+    coverage = examples.content(tables={"communicators": examples.communicators(8, 2)}).coverage
     assert (coverage.processes_seen, coverage.processes_expected, coverage.ranks_missing) == (2, 8, 6)
     (caveat,) = coverage.caveats(Thresholds())
     assert caveat == "2 of at least 8 processes left records; nothing here describes the others."
