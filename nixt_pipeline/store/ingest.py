@@ -47,7 +47,8 @@ from nixt_pipeline.store.validated import VALIDATED, Validated, damaged_files, f
 
 log = logging.getLogger(__name__)
 
-# Part of a generation's name: when the decoder makes something else of the same bytes, every generation is new.
+# Part of a generation's name: when the decoder makes something else of the same bytes, every generation is new, and
+# takes over rows of an earlier version only where the bytes are gone.
 DECODER_VERSION = 2
 # What was found to be wrong with a generation; it is not used any more.
 _DAMAGED = "damaged.json"
@@ -240,7 +241,9 @@ def _plan(
                 "run %s: %d records of %s are lost: the store's copy is damaged, and the log is gone from %s",
                 *(inventory.run, account.records, account.path, inventory.directory),
             )
-    return takeover.plan(inventory, before.accounts, numbers), old, before, damaged
+    # The version is the third part of the name.
+    other_decoder = old.name.split("-")[2:3] != [str(DECODER_VERSION)]
+    return takeover.plan(inventory, before.accounts, numbers, other_decoder), old, before, damaged
 
 
 def _readable(plan: takeover.Plan) -> list[Piece]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nixt_pipeline.inspector.decompression import Span
-from nixt_pipeline.inspector.inventory import Inventory, LogFile, grew
+from nixt_pipeline.inspector.inventory import Inventory, LogFile, begins_with, grew
 from nixt_pipeline.store import accounts as books
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.accounts import SUPERSEDED, FileAccount
@@ -27,12 +27,18 @@ class Plan:
     grew: dict[int, FileAccount]
 
 
-def plan(inventory: Inventory, previous: list[FileAccount], damaged: frozenset[int] = frozenset()) -> Plan:
+def plan(
+    inventory: Inventory,
+    previous: list[FileAccount],
+    damaged: frozenset[int] = frozenset(),
+    other_decoder: bool = False,
+) -> Plan:
     """Compare the files of a run with the accounts of its published generation.
 
-    Files whose rows are `damaged` there are read again, as if they were new. A file that has vanished since (logs are
-    often deleted after ingestion) keeps its records, and so does the earlier
-    version of a file that changed: where the new one still has them, they are dropped as repeats later.
+    Files whose rows are `damaged` there are read again, as if they were new, and so is each whose bytes are still there
+    when an `other_decoder` made that generation. A file that has vanished since (logs are often deleted after
+    ingestion) keeps its records, and so does the earlier version of a file that changed: where the new one still has
+    them, they are dropped as repeats later.
     """
     directory = Path(inventory.directory)
     grown: dict[int, FileAccount] = {}
@@ -42,10 +48,12 @@ def plan(inventory: Inventory, previous: list[FileAccount], damaged: frozenset[i
     kept, to_read = [], []
     for file in inventory.files:
         account = known.pop(file.path, None)
+        if account is not None and other_decoder and _holds_all_of(account, file, directory):
+            account = None
         if account is not None and _unchanged(account, file):
             kept.append(replace(account, reused=True))
             continue
-        if account is not None and _grew(account, file, directory):
+        if account is not None and not other_decoder and _grew(account, file, directory):
             to_read.append(Piece(account.file_id, file, Span(account.size_bytes, None), account.lines))
             grown[account.file_id] = account
             continue
@@ -95,6 +103,14 @@ def _grew(account: FileAccount, file: LogFile, directory: Path) -> bool:
         return plain and longer and grew(directory / file.location, account.size_bytes, account.fingerprint)
     except OSError:
         # Decoding will meet the same error and book the file as unreadable.
+        return False
+
+
+def _holds_all_of(account: FileAccount, file: LogFile, directory: Path) -> bool:
+    """Whether the file can be decoded, and all bytes that the account is of are still at its beginning."""
+    try:
+        return file.is_log and begins_with(directory / file.location, account.size_bytes, account.fingerprint)
+    except OSError:
         return False
 
 

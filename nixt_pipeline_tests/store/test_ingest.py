@@ -16,6 +16,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from nixt_pipeline.errors import DamagedError
+from nixt_pipeline.inspector.decoder import decode_line
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, ingest, layout, parts
 from nixt_pipeline.store.accounts import IngestSummary
@@ -109,6 +110,37 @@ def test_only_changed_files_are_read_again(tmp_path: Path, settings: Settings) -
     shutil.rmtree(settings.data_dir)
     take_in(tmp_path / "in", settings)
     assert stored(settings) == grown
+
+
+def test_another_decoder_reads_every_log_again_that_is_still_there(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One log stays as it is, one is touched, one grows, one vanishes, and one is replaced by a later one."""
+    paths = [write_log(tmp_path / "in" / f"a-pid{pid}.log", *records(2, pid), "noise") for pid in range(5)]
+    take_in(tmp_path / "in", settings)
+    os.utime(paths[1], (0, 0))
+    write_log(paths[2], *records(2, 2), "noise", *records(1, 2, start=2))
+    paths[3].unlink()
+    write_log(paths[4], *records(1, 4, start=9))
+
+    def other(line: bytes, *arguments: Any, **options: Any) -> Any:
+        return decode_line(line.replace(b"AllReduce", b"AllGather"), *arguments, **options)
+
+    monkeypatch.setattr(ingest, "DECODER_VERSION", ingest.DECODER_VERSION + 1)
+    monkeypatch.setattr("nixt_pipeline.inspector.log_file.decode_line", other)
+    summary = take_in(tmp_path / "in", settings)
+    assert (summary.files["read"], summary.files["unchanged"], summary.files["vanished"]) == (4, 0, 1)
+    assert (summary.records["stored"], summary.records["duplicate"]) == (2 + 2 + 3 + 2 + (2 + 1), 0)
+    assert query(settings, "SELECT pid, coll, count(*) FROM events GROUP BY ALL ORDER BY ALL") == [
+        (0, "AllGather", 2),
+        (1, "AllGather", 2),
+        (2, "AllGather", 3),
+        (3, "AllReduce", 2),
+        (4, "AllGather", 1),
+        (4, "AllReduce", 2),
+    ]
+    assert query(settings, "SELECT count(*) FROM rejects") == [(4,)]
+    assert take_in(tmp_path / "in", settings).files["read"] == 0
 
 
 def test_records_of_a_deleted_file_stay(tmp_path: Path, settings: Settings) -> None:
