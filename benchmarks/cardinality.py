@@ -119,7 +119,9 @@ def main() -> None:
             job.mkdir()
             with (job / "node-0-pid100.log").open("w", encoding="utf-8") as file:
                 file.writelines(KINDS[kind](arguments.number))
-            environment = os.environ | {"NIXT_DATA_DIR": f"{folder}/data", "NIXT_REPORTS_DIR": f"{folder}/reports"}
+            # With one worker everything is done, and measured, in one process.
+            environment = os.environ | {"NIXT_WORKERS": "1"}
+            environment |= {"NIXT_DATA_DIR": f"{folder}/data", "NIXT_REPORTS_DIR": f"{folder}/reports"}
             for step in STEPS:
                 target = str(job) if step == "ingest" else "job"
                 command = [sys.executable, "-m", "nixt_pipeline.cli", step, target]

@@ -77,6 +77,9 @@ class Thresholds(BaseModel):
     min_blocks_without_cost: int = 4
     # A launch costs a second or two and some scans of the records; tests and retries of one job are a dozen at most.
     max_diagnosed_launches: int = 20
+    # Replicas of which no common communicator was recorded, and jobs side by side; each is examined for hangs with some
+    # scans of its records. Of two GPUs each, this is a cluster of 500.
+    max_diagnosed_parts: int = 250
     # Family-wise: one false name in a hundred runs, at most.
     max_chance: float = 0.01
     # The named one must have come last in at least half of the collectives in which ranks waited (rule B3, k/m).

@@ -1,10 +1,11 @@
 """Detectors run one by one: one that fails becomes a finding of its own, and the others go on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ParamSpec, TypeVar
 
 from nixt_pipeline.diagnosis.findings import Diagnosis, Finding, ranked
+from nixt_pipeline.diagnosis.parts import Part
 from nixt_pipeline.isolation import Failure, attempt
 
 P = ParamSpec("P")
@@ -59,6 +60,22 @@ def launches_left_out(launches: int, most_records: int, diagnosed: int) -> Findi
             "Put each job into a directory of its own, or raise NIXT_THRESHOLDS__MAX_DIAGNOSED_LAUNCHES; each launch"
             " takes seconds."
         ),
+    )
+
+
+def parts_left_out(parts: Sequence[Part], examined: int) -> Finding:
+    """The finding that counts the parts of a launch in which no hang was looked for."""
+    return Finding(
+        kind="not-assessed",
+        severity="info",
+        level="run",
+        evidence=(
+            f"{len(parts):,} further groups of communicators that share no process, of at most"
+            f" {max(len(part.processes) for part in parts):,} processes each, were not examined for hangs: the"
+            f" {examined:,} that were are those with most processes."
+        ),
+        counter_evidence="Late ranks and slow transfers were looked for in all of them.",
+        next_step="Put each job into a directory of its own, or raise NIXT_THRESHOLDS__MAX_DIAGNOSED_PARTS.",
     )
 
 

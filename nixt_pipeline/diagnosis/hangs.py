@@ -7,16 +7,18 @@ apart (`parts`); what came after a stop decides how it is told (`sequel`).
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import duckdb
 
 from nixt_pipeline.diagnosis import hang_findings as told
+from nixt_pipeline.diagnosis.attempts import parts_left_out
 from nixt_pipeline.diagnosis.coverage import Recorded
 from nixt_pipeline.diagnosis.cut_off import MAY_BE_KILLED, SELDOM_KILLED, Past, past_of
 from nixt_pipeline.diagnosis.ending import Ending
 from nixt_pipeline.diagnosis.findings import Finding
+from nixt_pipeline.diagnosis.frontier import Reach
 from nixt_pipeline.diagnosis.mid_step import stopped_in_step
 from nixt_pipeline.diagnosis.observations import Communicator, Edge, Observations
 from nixt_pipeline.diagnosis.parts import Part, Span, parts_of, read_spans
@@ -59,7 +61,8 @@ ORDER BY ALL
 @dataclass(frozen=True)
 class _Launch:
     """What is known of one launch: its communicators by the hash of their identity, when each was in use, the
-    processes whose logs say nothing of the end, and the launches of the directory."""
+    processes whose logs say nothing of the end, and the launches of the directory. `reaches` is how far everybody got
+    in the communicators of the part that is looked at."""
 
     con: duckdb.DuckDBPyConnection
     seen: Observations
@@ -69,6 +72,7 @@ class _Launch:
     ignored: frozenset[Process]
     launches: Sequence[Launch]
     limits: Thresholds
+    reaches: Sequence[Reach] = ()
 
 
 def find_hangs(
@@ -94,8 +98,8 @@ def find_hangs(
     ignored = without_end(recorded.early, recorded.cut, seen.processes)
     # What was received had been sent: the log of the sender ends early.
     ignored |= {edge.source for edge in seen.edges if edge.lossless and edge.received > edge.sent}
-    launch = _Launch(con, seen, recorded, numbered, read_spans(con), ignored, read_launches(con), limits)
-    parts = parts_of(seen.communicators, launch.spans)
+    spans = read_spans(con)
+    parts = parts_of(seen.communicators, spans)
     part_of = {number: index for index, part in enumerate(parts) for number in part.communicators}
     series: dict[int, list[Series]] = defaultdict(list)
     for item in series_of(recorded.frontier, numbered, ignored, recorded.one_slot):
@@ -103,22 +107,29 @@ def find_hangs(
     edges: dict[int, list[Edge]] = defaultdict(list)
     for edge in seen.edges:
         edges[part_of[edge.comm]].append(edge)
-    for index, part in enumerate(parts):
+    reaches: dict[int, list[Reach]] = defaultdict(list)
+    for reach in recorded.frontier:
+        if reach.communicator in numbered:
+            reaches[part_of[numbered[reach.communicator].number]].append(reach)
+    launch = _Launch(con, seen, recorded, numbered, spans, ignored, read_launches(con), limits)
+    for index, part in enumerate(parts[: limits.max_diagnosed_parts]):
         if series[index] and ended_together(series[index]):
-            findings += _stopped(launch, part, series[index], edges[index], ending or Ending())
-    return findings
+            of_part = replace(launch, reaches=reaches[index])
+            findings += _stopped(of_part, part, series[index], edges[index], ending or Ending())
+    left_out = parts[limits.max_diagnosed_parts :]
+    return [*findings, parts_left_out(left_out, limits.max_diagnosed_parts)] if left_out else findings
 
 
 def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[Edge], ending: Ending) -> list[Finding]:
     """The hang of one part of a launch, or that it ended within a step."""
     seen = launch.seen
     stage = stages(series, part.processes)
-    tracks = tracks_of(series, edges, seen.communicators, stage, launch.ignored)
-    tracks = [track for track in tracks if track.comm.number in part.communicators]
+    comms = {number: seen.communicators[number] for number in sorted(part.communicators)}
+    tracks = tracks_of(series, edges, comms, stage, launch.ignored)
     stops = stopped_first(tracks)
     if stops:
         return _behind(launch, part, series, tracks, stops, ending)
-    pending = unfinished(series, launch.recorded.frontier, len(part.processes))
+    pending = unfinished(series, launch.reaches, len(part.processes))
     if pending:
         finding, stopped = told.never_completed(pending), [pending.comm]
     else:
@@ -168,9 +179,8 @@ def _begun(launch: _Launch, part: Part, series: Sequence[Series]) -> dict[Commun
         return {}
     numbered = {key: comm for key, comm in launch.numbered.items() if comm.number in part.communicators}
     records: dict[Process, int] = defaultdict(int)
-    for reach in launch.recorded.frontier:
-        if reach.communicator in numbered:
-            records[reach.process] += reach.records
+    for reach in launch.reaches:
+        records[reach.process] += reach.records
     busiest = min(records, key=lambda process: (-records[process], process))
     stops = stopped_in_step(launch.con, launch.seen.incarnation, busiest, numbered.keys())
     return {numbered[stop.communicator]: stop for stop in stops}
@@ -190,8 +200,7 @@ def _followed(launch: _Launch, part: Part, stopped: Iterable[Communicator]) -> t
 def _past(launch: _Launch, part: Part, series: list[Series], stopped: Iterable[Communicator]) -> Past:
     """The past of a part; what stopped is told first."""
     numbers = {comm.number for comm in stopped}
-    hashes = frozenset(key for key, comm in launch.numbered.items() if comm.number in part.communicators)
-    ends = last_times((reach for reach in launch.recorded.frontier if reach.process not in launch.ignored), hashes)
+    ends = last_times(reach for reach in launch.reaches if reach.process not in launch.ignored)
     ends = {process: end for process, end in ends.items() if end <= launch.limits.max_timestamp_us}
     ordered = sorted(series, key=lambda item: item.comm.number not in numbers)
     return past_of(launch.con, ordered, ends, launch.limits.min_timestamp_us)

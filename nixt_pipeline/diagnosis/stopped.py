@@ -169,12 +169,12 @@ def stages(series: Iterable[Series], processes: Sequence[Process]) -> dict[Proce
 def tracks_of(
     series: Sequence[Series],
     edges: Iterable[Edge],
-    comms: Sequence[Communicator],
+    comms: Mapping[int, Communicator],
     stage: Mapping[Process, int],
     ignored: frozenset[Process] = frozenset(),
 ) -> list[Track]:
-    """All tracks of a launch, of Send and Recv by the ends that are not `ignored`. A family is what does the same in
-    one stage or between two; where that is a single communicator, what does the same in any."""
+    """All tracks of the communicators `comms`, by number, of Send and Recv by the ends that are not `ignored`. A family
+    is what does the same in one stage or between two; where it is a single communicator, what does the same in any."""
     tracks = []
     for item in series:
         comm = item.comm
@@ -199,7 +199,7 @@ def tracks_of(
         track for track in tracks if track.what == SEND_RECV
     ]
     known = {track.comm.number for track in tracks}
-    for comm in comms:  # where Send and Recv cannot be counted, it is known at least who may wait for whom
+    for comm in comms.values():  # where Send and Recv cannot be counted, it is known at least who may wait for whom
         if comm.number not in known:
             alone = (SEND_RECV, comm.number)
             tracks.append(Track(comm, SEND_RECV, frozenset(comm.members), 0, 1.0, alone, alone))

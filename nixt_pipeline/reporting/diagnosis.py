@@ -16,6 +16,8 @@ Finding = Mapping[str, Any]
 
 # Cards that a person still reads; the table after them has all.
 SHOWN_CARDS = 6
+# Rows of the table of all findings; the download has all.
+SHOWN_FINDINGS = 200
 _NAMES_SHOWN = 4
 _NAME_CHARACTERS = 40
 
@@ -108,11 +110,12 @@ def finding_anchors(findings: Sequence[Finding]) -> list[str]:
     return anchors
 
 
-def all_findings_section(content: RunContent) -> SectionView | None:
-    """A table of all findings where there are more than cards."""
-    rows = [{**finding, **finding["effect"], "where": where(finding)} for finding in _findings(content)]
-    if len(rows) <= SHOWN_CARDS:
+def all_findings_section(content: RunContent, limit: int = SHOWN_FINDINGS) -> SectionView | None:
+    """A table of the first `limit` findings where there are more than cards, with the number of all."""
+    findings = _findings(content)
+    if len(findings) <= SHOWN_CARDS:
         return None
+    rows = [{**finding, **finding["effect"], "where": where(finding)} for finding in findings[:limit]]
     columns = (
         Spec("Severity", "severity"),
         Spec("What", "kind"),
@@ -125,7 +128,7 @@ def all_findings_section(content: RunContent) -> SectionView | None:
         Spec("What speaks against it", "counter_evidence"),
         Spec("Check next", "next_step"),
     )
-    table = table_view("By urgency and cost", rows, columns, source="findings")
+    table = table_view("By urgency and cost", rows, columns, total=len(findings), source="findings")
     return SectionView("all-findings", "All findings", tables=(table,))
 
 

@@ -135,3 +135,24 @@ def test_of_many_launches_the_last_and_the_largest_are_diagnosed_and_the_others_
         "3 further launches of at most 2 records each were not diagnosed: the 2 that were are the last one and those"
         " with most records."
     ]
+
+
+def test_of_many_groups_without_a_common_process_the_largest_are_examined_for_hangs_and_the_others_counted(
+    tmp_path: Path, settings: Settings
+) -> None:
+    # Three pairs of processes that share nothing.
+    lines = [
+        collective(sn=n, comm=f"0x{pair}", rank=rank, host=f"node-{pair}{rank}", at_us=EPOCH_US + n)
+        for pair in range(3)
+        for n in range(2)
+        for rank in range(2)
+    ]
+    write_log(tmp_path / "job" / "all.log", *lines)
+    limits = settings.thresholds.model_copy(update={"max_diagnosed_parts": 2})
+    few = settings.model_copy(update={"thresholds": limits})
+    run = nixt.ingest_run(tmp_path / "job", few).run
+    told = [finding.evidence for finding in nixt.diagnose_run(run, few).findings if finding.kind == "not-assessed"]
+    assert told == [
+        "1 further groups of communicators that share no process, of at most 2 processes each, were not examined for"
+        " hangs: the 2 that were are those with most processes."
+    ]

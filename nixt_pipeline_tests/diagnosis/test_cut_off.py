@@ -45,7 +45,7 @@ def test_a_lead_that_was_never_seen_is_no_killed_job() -> None:
     joined = [series(3 + n, "AllReduce", 9, *((host, pid) for pid in range(3))) for n, host in enumerate("ab")]
     ends = [*pairs, *joined]
     everyone = [(host, pid) for host in "ab" for pid in range(3)]
-    tracks = tracks_of(ends, [], [item.comm for item in ends], stages(ends, everyone))
+    tracks = tracks_of(ends, [], {item.comm.number: item.comm for item in ends}, stages(ends, everyone))
     reached = np.array([[10, 20, 30, 35], [10, 20, 30, 35], [10, 19, 30, 34], [2, 4, 7, 8], [2, 4, 7, 8]])
     seen = Past(ends, reached, np.array([True, True, True, False]))
     assert seen.share(tracks, 3) == 0.0

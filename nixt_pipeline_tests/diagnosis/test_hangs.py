@@ -43,7 +43,7 @@ def stops(series: Sequence[Series], edges: Sequence[Edge] = ()) -> list[Stop]:
     comms |= {edge.comm: communicator(edge.comm, edge.source, edge.target) for edge in edges}
     everyone = sorted({member for comm in comms.values() for member in comm.members})
     numbered = [comms.get(number, communicator(number)) for number in range(max(comms, default=-1) + 1)]
-    tracks = tracks_of(series, edges, numbered, stages(series, everyone))
+    tracks = tracks_of(series, edges, dict(enumerate(numbered)), stages(series, everyone))
     return stopped_first(tracks)
 
 

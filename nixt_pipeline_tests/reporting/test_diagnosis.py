@@ -82,6 +82,8 @@ def test_of_many_findings_the_first_are_cards_and_all_are_in_a_table() -> None:
     assert len(cards(content)) == 6
     section = all_findings_section(content)
     assert section is not None and len(section.tables[0].rows) == 40
+    cut = all_findings_section(content, limit=10)
+    assert cut is not None and (len(cut.tables[0].rows), cut.tables[0].total) == (10, 40)
     assert all_findings_section(examples.content(diagnosis=diagnosis(finding()))) is None
 
 
