@@ -139,7 +139,7 @@ def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[
         stopped = list(begun)
         finding = told.within_step(part.processes, begun)
     since, sequel = _followed(launch, part, stopped)
-    past = _past(launch, part, series, stopped) if sequel is None or sequel.launch else None
+    past = _past(launch, series, stopped) if sequel is None or sequel.launch else None
     share = past.rarer() if past else 0.0
     return [told.with_sequel(finding, part, since, sequel, share > MAY_BE_KILLED, share, ending)]
 
@@ -152,7 +152,7 @@ def _behind(
     since, sequel = _followed(launch, part, [track.comm for stop in stops for track in stop.first])
     past = None
     if sequel is None or sequel.launch:
-        past = _past(launch, part, series, [track.comm for stop in stops for track in stop.first])
+        past = _past(launch, series, [track.comm for stop in stops for track in stop.first])
     shares = [_killed_share(past, stop, tracks) if past else 0.0 for stop in stops]
     hung = [stop for stop, share in zip(stops, shares, strict=True) if share <= SELDOM_KILLED]
     sure = [
@@ -197,8 +197,8 @@ def _followed(launch: _Launch, part: Part, stopped: Iterable[Communicator]) -> t
     return since, sequel
 
 
-def _past(launch: _Launch, part: Part, series: list[Series], stopped: Iterable[Communicator]) -> Past:
-    """The past of a part; what stopped is told first."""
+def _past(launch: _Launch, series: list[Series], stopped: Iterable[Communicator]) -> Past:
+    """The past of the part that is looked at; what stopped is told first."""
     numbers = {comm.number for comm in stopped}
     ends = last_times(reach for reach in launch.reaches if reach.process not in launch.ignored)
     ends = {process: end for process, end in ends.items() if end <= launch.limits.max_timestamp_us}
