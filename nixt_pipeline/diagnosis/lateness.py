@@ -122,14 +122,15 @@ class _Candidate:
 def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
     """Everybody who is late by their own doing, hosts before processes; what is explained by a host is not repeated."""
     late, working = deficits(seen)
+    own = late.copy()
+    index = {process: row for row, process in enumerate(seen.processes)}
     found: list[Late] = []
     for number, stage in enumerate(seen.stages()):
-        rows = [row for row, process in enumerate(seen.processes) if process in stage]
+        rows = sorted(index[process] for process in stage)
         by_host: dict[str, list[int]] = defaultdict(list)
         for row in rows:
             by_host[seen.processes[row][0]].append(row)
         hosts = []
-        own = late.copy()
         for members in by_host.values():
             if len(members) > 1 and len(by_host) > 1:
                 # What nearly all of its processes have in common: one late process does not make a host late.

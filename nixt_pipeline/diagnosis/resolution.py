@@ -15,9 +15,10 @@ def least_cost_share(seen: Observations, limits: Thresholds) -> float | None:
     """The share of the time from which on a process that is late in half of the job is told, in the pipeline stage
     where least can be told. None when no two processes do the same work."""
     late, _ = deficits(seen)
+    index = {process: row for row, process in enumerate(seen.processes)}
     shares = []
     for stage in seen.stages():
-        rows = [row for row, process in enumerate(seen.processes) if process in stage]
+        rows = sorted(index[process] for process in stage)
         if len(rows) > 1:
             noise = noise_of([(late[row] / seen.block_us, None) for row in rows])
             length = max(limits.min_blocks, seen.blocks // 2)

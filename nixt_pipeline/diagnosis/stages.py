@@ -138,11 +138,13 @@ class _Partition:
         """Whether each host of `first` communicates clearly less than those of `second` that nobody waits for, and the
         middle one less in every part of the job. One slow host among others does not, and of a group on one host it
         could not be told."""
+        if min(len({process[0] for process in group}) for group in (first, second)) < 2:
+            return False
         less, more = _by_host(first, self._spent), _by_host(second, self._spent)
         difference = _unhindered(more) - _unhindered(less)
         middle = _unhindered(more) - difference / 2
         half = float(np.quantile(more, 0.5, method="higher"))
-        if min(len(less), len(more)) < 2 or difference <= _LEAST_DIFFERENCE or not max(less) < middle <= half:
+        if difference <= _LEAST_DIFFERENCE or not max(less) < middle <= half:
             return False
         return all(
             np.median(_by_host(second, spent)) - np.median(_by_host(first, spent)) > _LEAST_DIFFERENCE / 2
