@@ -19,7 +19,7 @@ from nixt_pipeline.diagnosis.late_findings import late_findings, outstanding, wi
 from nixt_pipeline.diagnosis.lateness import Late, find_late
 from nixt_pipeline.diagnosis.observations import Observations, observe
 from nixt_pipeline.diagnosis.ranks import with_ranks
-from nixt_pipeline.diagnosis.resolution import least_cost_share, not_resolvable
+from nixt_pipeline.diagnosis.resolution import Resolution, not_resolvable, resolution_of
 from nixt_pipeline.diagnosis.transfer import Blame, find_slow
 from nixt_pipeline.diagnosis.transfer_findings import transfer_findings
 from nixt_pipeline.settings import Settings, Thresholds
@@ -56,7 +56,7 @@ def diagnose_views(
     coverage = recorded.coverage
     reason = not_assessable(coverage, limits)
     findings: list[Finding] = []
-    told_from: list[tuple[float, float | None]] = []
+    told_from: list[tuple[float, Resolution]] = []
     launches, not_looked_at = _launches(con, limits)
     for incarnation in launches:
         seen = attempts.decisive(f"launch {incarnation}", observe, con, incarnation, limits)
@@ -65,18 +65,21 @@ def diagnose_views(
         of_launch = attempts.decisive("hangs and mismatches", find_hangs, con, seen, recorded, limits, ending) or []
         if not reason:
             of_launch += _from_times(con, seen, coverage, limits, attempts)
-            least = attempts.informative("the smallest visible cost", least_cost_share, seen, limits)
-            told_from.append((float(seen.block_us.sum()), least))
+            power = attempts.informative("the smallest visible cost", resolution_of, seen, limits)
+            told_from.append((float(seen.block_us.sum()), power or Resolution(None)))
         findings += with_ranks(con, seen, of_launch)
-    if told_from:  # of the longest launch
-        coverage = replace(coverage, least_cost_share=max(told_from, key=lambda launch: launch[0])[1])
+    # Of the longest launch.
+    resolution = max(told_from, key=lambda launch: launch[0])[1] if told_from else Resolution(None)
+    coverage = replace(coverage, least_cost_share=resolution.least_cost_share)
     findings += attempts.informative("lost records", capture_findings, recorded) or []
     findings += not_looked_at
     told = ranked(capped(finding, coverage, limits) for finding in findings)
     alarming = any(finding.severity != "info" for finding in told)
     if not alarming and not reason:
-        reason = not_ordered(coverage, limits) or not_resolvable(coverage, limits)
+        reason = not_ordered(coverage, limits) or resolution.obstacle or not_resolvable(coverage, limits)
     verdict: Verdict = "findings" if alarming else "not-assessable" if reason else "none-found"
+    if verdict == "none-found":
+        reason = resolution.unjudged
     return attempts.told_in(Diagnosis(run, verdict, coverage, told, reason))
 
 

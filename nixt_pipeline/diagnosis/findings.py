@@ -135,7 +135,7 @@ UNKNOWN_COVERAGE = RunCoverage(ranks_seen=0, ranks_expected=0, records=0, comple
 @dataclass(frozen=True)
 class Diagnosis:
     """The findings about one run, the costliest first. The verdict is `findings` when one of them is more than
-    information. `reason` says why a run is not assessable, or what was left out."""
+    information. `reason` says why a run is not assessable, or what could not be judged."""
 
     run: str
     verdict: Verdict

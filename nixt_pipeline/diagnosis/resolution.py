@@ -4,11 +4,64 @@ The test for late ones is turned round: the deficits of a run vary from block to
 missing, and who lacks less than that variation explains is not told.
 """
 
+from collections import defaultdict
+from dataclasses import dataclass
+
 from nixt_pipeline.diagnosis.findings import RunCoverage
 from nixt_pipeline.diagnosis.lateness import deficits
 from nixt_pipeline.diagnosis.observations import Observations
+from nixt_pipeline.diagnosis.processes import Process, hosts_of
+from nixt_pipeline.diagnosis.stages import operations_of
+from nixt_pipeline.diagnosis.transfer import paths_of
 from nixt_pipeline.diagnosis.windows import noise_of
 from nixt_pipeline.settings import Thresholds
+
+# Communicators of one process whose numbers of operations differ by less do the same work, give or take what was lost.
+_EQUALLY_BUSY = 1.1
+
+SEVERAL_GPUS = "processes drive several GPUs that the log does not tell apart"
+NOBODY_COMPARED = "no two processes are known to do the same work, so that none can be called late"
+NO_LATE_PROCESS = f"whether a process is late could not be judged: {NOBODY_COMPARED}; transfers could"
+NO_LATE_HOST = (
+    "whether a whole host is late could not be judged: each pipeline stage has one host, and none can be compared"
+)
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What "nothing found" is worth in one launch: the `least_cost_share`; the `obstacle` that leaves nothing to
+    conclude from times; and the part that could not be judged (`unjudged`). Empty where there is none."""
+
+    least_cost_share: float | None
+    obstacle: str = ""
+    unjudged: str = ""
+
+
+def resolution_of(seen: Observations, limits: Thresholds) -> Resolution:
+    """What could have been told of the launch, had it been there."""
+    if _several_gpus(seen):
+        return Resolution(None, SEVERAL_GPUS)
+    stages = [stage for stage in seen.stages() if len(stage) > 1]
+    if sum(map(len, stages)) * 2 < len(seen.processes) or not stages:
+        transfers = any(len(path.members) > 1 for path in paths_of(seen, limits))
+        return Resolution(None, "", NO_LATE_PROCESS) if transfers else Resolution(None, NOBODY_COMPARED)
+    one_host_each = len(seen.hosts) > 1 and all(len(hosts_of(stage)) == 1 for stage in seen.stages())
+    return Resolution(least_cost_share(seen, limits), "", NO_LATE_HOST if one_host_each else "")
+
+
+def _several_gpus(seen: Observations) -> bool:
+    """Whether processes share several communicators that do the same. A GPU is in one such group; a process in which
+    each GPU has groups of its own, and none of them two of its GPUs, is in as many as it has GPUs."""
+    operations = operations_of(seen)
+    kinds: dict[int, set[tuple[object, ...]]] = defaultdict(set)
+    for transfer in seen.transfers:
+        if transfer.path[0] == "collective":
+            kinds[transfer.comm].add(transfer.alike)
+    groups: dict[tuple[frozenset[Process], frozenset[tuple[object, ...]]], list[float]] = defaultdict(list)
+    for comm in seen.communicators:
+        if len(set(comm.members)) > 1 and kinds[comm.number]:
+            groups[frozenset(comm.members), frozenset(kinds[comm.number])].append(operations[comm.number])
+    return any(len(group) > 1 and max(group) <= _EQUALLY_BUSY * min(group) for group in groups.values())
 
 
 def least_cost_share(seen: Observations, limits: Thresholds) -> float | None:

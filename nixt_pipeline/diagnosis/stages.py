@@ -109,6 +109,8 @@ class _Partition:
     def __init__(self, seen: Observations) -> None:
         self._group = {process: frozenset({process}) for process in seen.processes}
         self._sends = pipeline_peers(seen)
+        # A host name for each process is a container's: which of them share a machine is not known.
+        self._machines_known = len(seen.hosts) < len(seen.processes)
         # Warming up takes some longer than others.
         share = (seen.communicating / np.maximum(seen.block_us, 1.0))[:, 1:]
         parts = [share, *np.array_split(share, min(_PARTS, share.shape[1]), axis=1)]
@@ -125,7 +127,8 @@ class _Partition:
         first, second = self._group[one], self._group[other]
         if first is second or self._exchange(first, second):
             return
-        if len(comm.members) == 2 and (self._less(first, second) or self._less(second, first)):
+        may_tie_stages = len(comm.members) == 2 and self._machines_known
+        if may_tie_stages and (self._less(first, second) or self._less(second, first)):
             return
         joined = first | second
         self._group.update(dict.fromkeys(joined, joined))

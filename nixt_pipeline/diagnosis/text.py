@@ -61,7 +61,8 @@ def verdict_line(diagnosis: Diagnosis) -> str:
     if diagnosis.verdict == "none-found":
         share = diagnosis.coverage.least_cost_share
         power = "" if share is None else f"; one that is late in half of it at a cost of {share:.0%} of the time would"
-        return f"nothing found. No host or process stands out in what was recorded{power}."
+        unjudged = f" But {diagnosis.reason}." if diagnosis.reason else ""
+        return f"nothing found. No host or process stands out in what was recorded{power}.{unjudged}"
     counts = [(severity, len([f for f in diagnosis.findings if f.severity == severity])) for severity in SEVERITIES]
     told = ", ".join(f"{number} {severity}" for severity, number in counts if number)
     number = len(diagnosis.findings)

@@ -55,7 +55,8 @@ def verdict_sentence(diagnosis: Mapping[str, Any] | None) -> str:
     notes = f" {plural(len(findings), 'note')} for information below." if findings else ""
     if diagnosis["verdict"] == "not-assessable":
         return f"Not assessable: {plain(diagnosis['reason'])}. This says nothing about the job's health.{notes}"
-    return f"Nothing found: no host or process stands out in what was recorded.{notes}"
+    unjudged = f" But {plain(diagnosis['reason'])}." if diagnosis["reason"] else ""
+    return f"Nothing found: no host or process stands out in what was recorded.{unjudged}{notes}"
 
 
 def verdict_class(diagnosis: Mapping[str, Any] | None) -> str:

@@ -7,11 +7,20 @@ import pytest
 
 from nixt_pipeline.diagnosis.findings import Diagnosis, RunCoverage
 from nixt_pipeline.diagnosis.observations import Observations
-from nixt_pipeline.diagnosis.resolution import least_cost_share, not_resolvable
+from nixt_pipeline.diagnosis.resolution import (
+    NO_LATE_HOST,
+    NO_LATE_PROCESS,
+    NOBODY_COMPARED,
+    SEVERAL_GPUS,
+    Resolution,
+    least_cost_share,
+    not_resolvable,
+    resolution_of,
+)
 from nixt_pipeline.diagnosis.text import as_text
 from nixt_pipeline.diagnosis.windows import Noise, Window
 from nixt_pipeline.settings import Thresholds
-from nixt_pipeline_tests.diagnosis.examples import communicator, observations
+from nixt_pipeline_tests.diagnosis.examples import collective, communicator, observations
 
 LIMITS = Thresholds()
 MEMBERS = [("a", 1), ("b", 1), ("c", 1), ("d", 1)]
@@ -54,3 +63,35 @@ def test_the_verdict_says_what_would_have_been_told() -> None:
     quiet = Diagnosis("job", "none-found", replace(COVERAGE, least_cost_share=0.07))
     assert "one that is late in half of it at a cost of 7% of the time would." in as_text(quiet)
     assert quiet.to_json()["coverage"]["least_cost_share"] == 0.07
+
+
+def test_where_only_a_loss_is_exchanged_no_process_can_be_compared() -> None:
+    world = communicator(0, *MEMBERS)
+    seen = observations([world], transfers=collective(world, [10.0] * 40, size=16_384), blocks=40)
+    assert resolution_of(seen, LIMITS) == Resolution(None, obstacle=NOBODY_COMPARED)
+
+
+def test_where_each_process_is_a_stage_of_its_own_only_transfers_can_be_judged() -> None:
+    # The first and the last of four stages of one GPU share an embedding, and nobody else shares anything.
+    tied = [communicator(0, MEMBERS[0], MEMBERS[3]), communicator(1, *MEMBERS)]
+    transfers = [*collective(tied[0], [100.0] * 40), *collective(tied[1], [10.0] * 40, size=16_384)]
+    resolution = resolution_of(observations(tied, transfers=transfers, blocks=40), LIMITS)
+    assert resolution == Resolution(None, unjudged=NO_LATE_PROCESS)
+    quiet = Diagnosis("job", "none-found", COVERAGE, (), resolution.unjudged)
+    assert f"in what was recorded. But {NO_LATE_PROCESS}." in as_text(quiet)
+
+
+def test_a_host_that_is_a_stage_of_its_own_is_compared_with_none() -> None:
+    inside = [communicator(number, (host, 1), (host, 2)) for number, host in enumerate("ab")]
+    resolution = resolution_of(observations(inside, blocks=40), LIMITS)
+    assert resolution == Resolution(LIMITS.p2_cost_share, unjudged=NO_LATE_HOST)
+
+
+def test_processes_that_share_several_groups_that_do_the_same_drive_several_gpus() -> None:
+    groups = [communicator(number, *MEMBERS) for number in (0, 1)]
+    assert resolution_of(observations(groups, blocks=40), LIMITS).obstacle == SEVERAL_GPUS
+    # One group for the gradients and one for the parameters, or for what is seldom exchanged, is one GPU's.
+    parameters = [*collective(groups[0], [100.0] * 40), *collective(groups[1], [100.0] * 40, size=20_000_000)]
+    assert resolution_of(observations(groups, transfers=parameters, blocks=40), LIMITS).obstacle == ""
+    seldom = [*collective(groups[0], [100.0] * 40), *collective(groups[1], [100.0] * 20)]
+    assert resolution_of(observations(groups, transfers=seldom, blocks=40), LIMITS).obstacle == ""

@@ -64,6 +64,17 @@ def test_a_slow_host_is_no_stage_of_its_own() -> None:
     assert hosts_of_stages(launch(replicas, slow, rare=(8, 9, 10, 11))) == ["abcd"]
 
 
+def test_a_late_machine_whose_containers_have_a_host_name_each_is_no_stage_of_its_own() -> None:
+    one, other = tuple((f"c{n}", 1) for n in range(4)), tuple((f"c{n}", 1) for n in range(4, 8))
+    tensor = [communicator(0, *one), communicator(1, *other)]
+    data = [communicator(2 + n, *pair) for n, pair in enumerate(zip(one, other, strict=True))]
+    shares = {**dict.fromkeys(one, 0.4), **dict.fromkeys(other, 0.1)}
+    seen = observations(
+        [*tensor, *data], wait_us={process: [share * SECOND_US] * 10 for process, share in shares.items()}
+    )
+    assert seen.stages() == (frozenset({*one, *other}),)
+
+
 def test_a_fault_that_begins_makes_no_stage() -> None:
     replicas = [communicator(8 + n, *pair) for n, pair in enumerate(zip((*A, *B), (*C, *D), strict=True))]
     shares = {"a": 0.2, "b": 0.2, "c": 0.4, "d": 0.4}
