@@ -4,10 +4,13 @@ Everything that shares a communicator belongs to one launch, and so does what sh
 another launch if it ran at another time, however short the pause: benchmarks in a row, a job that was started again.
 What shares neither and ran side by side from the first to the last record is one launch, for a job of which not all
 communicators were recorded has the same shape; the diagnosis concludes nothing from one such part about another.
-A process id that is used again much later, with other communicators, is another process.
+A process id that is used again much later, with other communicators, is another process. So is one that is used again
+after a shorter pause over which no communicator lasts, by a job with communicators of the same sizes: a job that is
+started again in containers has the process ids that it had.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,6 +19,8 @@ Process = tuple[str | None, int | None]  # hostname, pid
 
 # Parts of one job begin and end within a step or two of one another, which is less than a tenth of its length.
 _SIDE_BY_SIDE = 0.1
+# No job starts within this: its processes load their libraries and set up NCCL.
+_START_US = 2_000_000
 # Processes that write once do so within the usual interval of the dump thread.
 _ONE_PASS_US = 100_000
 
@@ -41,12 +46,42 @@ def number_incarnations(presences: list[Presence], gap_us: int) -> dict[Communic
     for of_process in by_process.values():
         for earlier, later in _neighbours(of_process, gap_us):
             groups.join(earlier.communicator, later.communicator)
-    spans: dict[Communicator, list[int]] = defaultdict(list)
+    members: dict[Communicator, dict[Communicator, list[int]]] = defaultdict(lambda: defaultdict(list))
     for presence in presences:
         times = [time for time in (presence.first_us, presence.last_us) if time is not None]
-        spans[groups.find(presence.communicator)].extend(times)
+        members[groups.find(presence.communicator)][presence.communicator].extend(times)
+    part_of = {comm: part[0] for group in members.values() for part in _started_again(group) for comm in part}
+    spans: dict[Communicator, list[int]] = defaultdict(list)
+    for group in members.values():
+        for comm, times in group.items():
+            spans[part_of[comm]].extend(times)
     launch = _number_by_time(spans)
-    return {presence.communicator: launch[groups.find(presence.communicator)] for presence in presences}
+    return {comm: launch[part] for comm, part in part_of.items()}
+
+
+def _started_again(times: Mapping[Communicator, list[int]]) -> list[list[Communicator]]:
+    """The communicators of a group of processes, divided where after a while without any a job starts that has
+    communicators of the same sizes. One that goes on without a rank, or begins in earnest, has others."""
+    timed = sorted((comm for comm in times if times[comm]), key=lambda comm: (min(times[comm]), max(times[comm])))
+    parts: list[list[Communicator]] = []
+    reached = 0
+    for comm in timed:
+        if not parts or min(times[comm]) - reached > _START_US:
+            parts.append([])
+        parts[-1].append(comm)
+        reached = max(reached, *times[comm])
+    launches: list[list[Communicator]] = []
+    sizes: set[tuple[int | None, int | None]] = set()  # of the last launch
+    for part in parts:
+        own = {(n_ranks, nnodes) for _, _, n_ranks, nnodes in part}
+        if launches and own != sizes:
+            launches[-1] += part
+            sizes |= own
+        else:
+            launches.append(part)
+            sizes = own
+    timeless = [comm for comm in times if not times[comm]]
+    return [timeless + launches[0], *launches[1:]] if launches else [timeless]
 
 
 def _neighbours(presences: list[Presence], gap_us: int) -> list[tuple[Presence, Presence]]:

@@ -75,8 +75,9 @@ def test_communicators_that_are_replaced_between_two_steps_are_no_hang(tmp_path:
 
 
 def test_a_hang_that_all_processes_overcame_is_a_note(tmp_path: Path, settings: Settings) -> None:
-    (stop,) = stops(written(tmp_path / "job", (0, SIX, 25, 1), (60, SIX, 40, 0)), settings)
-    assert (stop.severity, stop.until_us) == ("P2", EPOCH_US + stop_s(60))
+    # No process can have been started again within 1.4 s.
+    (stop,) = stops(written(tmp_path / "job", (0, SIX, 25, 1), (4, SIX, 40, 0)), settings)
+    assert (stop.severity, stop.until_us) == ("P2", EPOCH_US + stop_s(4))
     assert "All 6 processes went on" in stop.evidence
 
 
@@ -95,6 +96,15 @@ def test_a_job_that_was_started_again_hung_in_the_past(tmp_path: Path, settings:
     assert since(stop) == "2025-08-30 21:00:02 UTC, until 2025-08-30 21:00:20 UTC"
     assert "The job was started again at 2025-08-30 21:00:20 UTC (6 processes) and went on until" in stop.evidence
     assert "py-spy" not in stop.next_step
+
+
+def test_a_job_that_was_started_again_with_the_process_ids_that_it_had_hung_in_the_past(
+    tmp_path: Path, settings: Settings
+) -> None:
+    (stop,) = stops(written(tmp_path / "job", (0, SIX, 25, 1), (20, SIX, 40, 0)), settings)
+    assert stop.severity == "P1"
+    assert since(stop) == "2025-08-30 21:00:02 UTC, until 2025-08-30 21:00:20 UTC"
+    assert "The job was started again at 2025-08-30 21:00:20 UTC (6 processes) and went on until" in stop.evidence
 
 
 def test_what_took_the_place_of_a_launch_came_later_on_its_hosts_or_is_as_large() -> None:

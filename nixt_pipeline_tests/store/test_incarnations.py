@@ -22,7 +22,9 @@ def test_a_process_id_used_again_a_day_later_is_another_incarnation() -> None:
 
 
 def test_jobs_that_follow_one_another_without_a_pause_stay_together() -> None:
-    assert numbers(at("first", "a", 0, HOUR), at("second", "a", HOUR + GAP)) == {"first": 1, "second": 1}
+    # As large as the first and at once, or of another size and within the gap.
+    for second in (at("second", "a", HOUR + 2_000_000), at("second", "a", HOUR + GAP, n_ranks=1)):
+        assert numbers(at("first", "a", 0, HOUR), second) == {"first": 1, "second": 1}
 
 
 def test_launches_that_share_no_process_are_told_apart_however_short_the_pause() -> None:
@@ -75,3 +77,36 @@ def test_without_times_everything_is_one_incarnation() -> None:
 def test_a_cut_id_that_two_communicators_share_is_two_keys() -> None:
     found = number_incarnations([at("0x1", "a", 0, n_ranks=8), at("0x1", "b", 25 * HOUR, n_ranks=4)], GAP)
     assert sorted(found.values()) == [1, 2]
+
+
+def test_a_job_started_again_with_the_process_ids_that_it_had_is_another_launch() -> None:
+    first, second = ("0x1", "WORLD", 2, 1), ("0x2", "WORLD", 2, 1)
+    presences = [Presence(first, ("a", pid), 0, 30_000_000) for pid in (1, 2)]
+    presences += [Presence(second, ("a", pid), 90_000_000, 130_000_000) for pid in (1, 2)]
+    assert number_incarnations(presences, 600_000_000) == {first: 1, second: 2}
+
+
+def test_a_communicator_that_is_replaced_by_a_smaller_one_or_at_once_is_of_the_same_launch() -> None:
+    first, smaller, at_once = ("0x1", "WORLD", 2, 1), ("0x2", "WORLD", 1, 1), ("0x3", "WORLD", 2, 1)
+    presences = [Presence(first, ("a", pid), 0, 30_000_000) for pid in (1, 2)]
+    shrunk = [*presences, Presence(smaller, ("a", 1), 60_000_000, 90_000_000)]
+    assert number_incarnations(shrunk, 600_000_000) == {first: 1, smaller: 1}
+    renewed = [*presences, *(Presence(at_once, ("a", pid), 31_000_000, 60_000_000) for pid in (1, 2))]
+    assert number_incarnations(renewed, 600_000_000) == {first: 1, at_once: 1}
+
+
+def test_while_one_communicator_lasts_others_that_are_replaced_make_no_launch() -> None:
+    lasting, first, second = ("0x1", "TP", 2, 1), ("0x2", "DP", 2, 2), ("0x3", "DP", 2, 2)
+    presences = [
+        Presence(lasting, ("a", 1), 0, 130_000_000),
+        Presence(first, ("a", 1), 0, 30_000_000),
+        Presence(second, ("a", 1), 90_000_000, 130_000_000),
+    ]
+    assert set(number_incarnations(presences, 600_000_000).values()) == {1}
+
+
+def test_the_barrier_of_a_start_up_is_of_the_same_launch_as_the_training() -> None:
+    barrier, world, tensor = ("0x1", "default_pg", 4, 2), ("0x2", "WORLD", 4, 2), ("0x3", "TP", 2, 1)
+    presences = [Presence(barrier, ("a", 1), 0, 0)]
+    presences += [Presence(comm, ("a", 1), 60_000_000, 130_000_000) for comm in (world, tensor)]
+    assert set(number_incarnations(presences, 600_000_000).values()) == {1}
