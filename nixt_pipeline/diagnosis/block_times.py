@@ -93,7 +93,9 @@ def times_of(ends_us: Floats, hosts: Sequence[str], span_us: float, limits: Thre
     for row, host in enumerate(hosts):
         rows_of[host].append(row)
     names = list(rows_of)
-    by_host = np.array([_nanmedian(ends_us[rows], axis=0) for rows in rows_of.values()])
+    by_host = np.array(
+        [ends_us[rows[0]] if len(rows) == 1 else _nanmedian(ends_us[rows], axis=0) for rows in rows_of.values()]
+    )
     steps = _steps(by_host, names, max(limits.max_clock_offset_us, _BEYOND_PASSES * _usual(np.diff(by_host).ravel())))
     straight = ends_us.copy()
     for step in steps:

@@ -223,14 +223,19 @@ def _at_one_pace(tracks: Sequence[Track]) -> list[Track]:
 def _apart(tracks: Iterable[Track]) -> list[Track]:
     """The same with families that share no process: of two alike communicators of one process, which without names look
     the same, one does something else. Those that do the same got about equally far."""
-    layers: dict[tuple[Hashable, ...], list[set[Process]]] = defaultdict(list)
+    # By kind and process: the families that it is in already, and the first that it is not in.
+    taken: dict[tuple[Hashable, Process], set[int]] = defaultdict(set)
+    free: dict[tuple[Hashable, Process], int] = defaultdict(int)
     told = []
     for track in sorted(tracks, key=lambda track: (-track.reached, track.comm.number, track.what)):
-        taken = layers[track.kind]
-        layer = next((n for n, members in enumerate(taken) if not members & track.members), len(taken))
-        if layer == len(taken):
-            taken.append(set())
-        taken[layer] |= track.members
+        own = [(track.kind, member) for member in track.members]
+        layer = max((free[key] for key in own), default=0)
+        while any(layer in taken[key] for key in own):
+            layer += 1
+        for key in own:
+            taken[key].add(layer)
+            while free[key] in taken[key]:
+                free[key] += 1
         told.append(replace(track, family=(*track.family, layer), kind=(*track.kind, layer)))
     return told
 

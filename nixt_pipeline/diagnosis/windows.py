@@ -92,12 +92,12 @@ class Noise:
         `tested` entities (an upper bound, at most 1). Blocks that resemble their neighbours count for less, and one
         that is far above the others (a checkpoint) makes no condition of them."""
         middle = min(float(values.mean()), float(np.median(values)))
-        tail = float(scipy.stats.norm.sf(middle / self._of_mean(len(values))))
+        tail = float(scipy.special.ndtr(-middle / self._of_mean(len(values))))
         return min(1.0, tail * tested * _windows(window.blocks))
 
     def least(self, chance: float, length: int, blocks: int, tested: int) -> float:
         """The middle value from which on chance is excluded at that level, over `length` of `blocks` blocks."""
-        return float(scipy.stats.norm.isf(chance / tested / _windows(blocks))) * self._of_mean(length)
+        return -float(scipy.special.ndtri(chance / tested / _windows(blocks))) * self._of_mean(length)
 
     def _of_mean(self, length: int) -> float:
         effective = max(1.0, length * (1 - self.correlation) / (1 + self.correlation))
