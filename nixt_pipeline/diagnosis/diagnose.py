@@ -18,6 +18,7 @@ from nixt_pipeline.diagnosis.intermittent import find_hesitations
 from nixt_pipeline.diagnosis.late_findings import late_findings, outstanding, without_uneven_replicas
 from nixt_pipeline.diagnosis.lateness import Late, find_late
 from nixt_pipeline.diagnosis.observations import Observations, observe
+from nixt_pipeline.diagnosis.parts import read_spans
 from nixt_pipeline.diagnosis.ranks import with_ranks
 from nixt_pipeline.diagnosis.resolution import Resolution, not_resolvable, resolution_of
 from nixt_pipeline.diagnosis.transfer import Blame, find_slow
@@ -65,7 +66,7 @@ def diagnose_views(
         of_launch = attempts.decisive("hangs and mismatches", find_hangs, con, seen, recorded, limits, ending) or []
         if not reason:
             of_launch += _from_times(con, seen, coverage, limits, attempts)
-            power = attempts.informative("the smallest visible cost", resolution_of, seen, limits)
+            power = attempts.informative("the smallest visible cost", resolution_of, seen, read_spans(con), limits)
             told_from.append((float(seen.block_us.sum()), power or Resolution(None)))
         findings += with_ranks(con, seen, of_launch)
     # Of the longest launch.

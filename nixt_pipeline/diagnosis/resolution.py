@@ -5,11 +5,14 @@ missing, and who lacks less than that variation explains is not told.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from nixt_pipeline.diagnosis.findings import RunCoverage
 from nixt_pipeline.diagnosis.lateness import deficits
 from nixt_pipeline.diagnosis.observations import Observations
+from nixt_pipeline.diagnosis.parts import Span
 from nixt_pipeline.diagnosis.processes import Process, hosts_of
 from nixt_pipeline.diagnosis.stages import operations_of
 from nixt_pipeline.diagnosis.transfer import paths_of
@@ -37,9 +40,9 @@ class Resolution:
     unjudged: str = ""
 
 
-def resolution_of(seen: Observations, limits: Thresholds) -> Resolution:
-    """What could have been told of the launch, had it been there."""
-    if _several_gpus(seen):
+def resolution_of(seen: Observations, spans: Mapping[int, Span], limits: Thresholds) -> Resolution:
+    """What could have been told of the launch, had it been there; `spans`: of its communicators, by number."""
+    if _several_gpus(seen, spans):
         return Resolution(None, SEVERAL_GPUS)
     stages = [stage for stage in seen.stages() if len(stage) > 1]
     if sum(map(len, stages)) * 2 < len(seen.processes) or not stages:
@@ -49,19 +52,30 @@ def resolution_of(seen: Observations, limits: Thresholds) -> Resolution:
     return Resolution(least_cost_share(seen, limits), "", NO_LATE_HOST if one_host_each else "")
 
 
-def _several_gpus(seen: Observations) -> bool:
-    """Whether processes share several communicators that do the same. A GPU is in one such group; a process in which
-    each GPU has groups of its own, and none of them two of its GPUs, is in as many as it has GPUs."""
+def _several_gpus(seen: Observations, spans: Mapping[int, Span]) -> bool:
+    """Whether processes share several communicators that do the same at the same time. A GPU is in one such group; a
+    process in which each GPU has groups of its own, and none of them two of its GPUs, is in as many as it has GPUs."""
     operations = operations_of(seen)
     kinds: dict[int, set[tuple[object, ...]]] = defaultdict(set)
     for transfer in seen.transfers:
         if transfer.path[0] == "collective":
             kinds[transfer.comm].add(transfer.alike)
-    groups: dict[tuple[frozenset[Process], frozenset[tuple[object, ...]]], list[float]] = defaultdict(list)
+    groups: dict[tuple[frozenset[Process], frozenset[tuple[object, ...]]], list[int]] = defaultdict(list)
     for comm in seen.communicators:
-        if len(set(comm.members)) > 1 and kinds[comm.number]:
-            groups[frozenset(comm.members), frozenset(kinds[comm.number])].append(operations[comm.number])
-    return any(len(group) > 1 and max(group) <= _EQUALLY_BUSY * min(group) for group in groups.values())
+        if len(set(comm.members)) > 1 and kinds[comm.number] and comm.number in spans:
+            groups[frozenset(comm.members), frozenset(kinds[comm.number])].append(comm.number)
+    for group in groups.values():
+        for one, other in pairwise(sorted(group, key=lambda number: spans[number])):
+            busy = operations[one], operations[other]
+            if max(busy) <= _EQUALLY_BUSY * min(busy) and _together(spans[one], spans[other]):
+                return True
+    return False
+
+
+def _together(one: Span, other: Span) -> bool:
+    """Whether two communicators were in use at the same time, for most of the time in which either was."""
+    common = min(one[1], other[1]) - max(one[0], other[0])
+    return common > 0 and 2 * common >= max(one[1], other[1]) - min(one[0], other[0])
 
 
 def least_cost_share(seen: Observations, limits: Thresholds) -> float | None:
