@@ -18,6 +18,8 @@ Ints = NDArray[np.int64]
 
 # The longest step looked for. One that has more operations mostly repeats some of them, as layers do.
 _LONGEST_STEP = 512
+# A process of which all communicators have long steps has thousands of different operations.
+_MOST_OPERATIONS = 50_000
 # Fewer whole steps show no order.
 _STEPS = 6
 # So much of the operations is in whole steps, and the rest in evaluations between them.
@@ -32,12 +34,23 @@ _PASS_US = 400
 # What one process completed. The rows keep the order of its log, in which a communicator has its operations as they
 # were completed; what was written at once has one time.
 _COMPLETED = """
-SELECT hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, coalesce(coll_msg_size_bytes, 0) AS size_bytes,
+SELECT hash(id, comm_name, n_ranks, nnodes) AS communicator, hash(coll, coalesce(coll_msg_size_bytes, 0)) AS operation,
     coalesce(dump_timestamp_us, 0) AS written_us
 FROM plausible_events
 WHERE hostname = $hostname AND pid = $pid
     AND writer = (SELECT writer FROM diagnosed_processes WHERE name = $process)
     AND kind = 'collective' AND n_ranks > 1 AND coll_sn IS NOT NULL
+"""
+
+# Its different operations, by hash.
+_OPERATIONS = """
+SELECT DISTINCT hash(coll, coalesce(coll_msg_size_bytes, 0)) AS operation, coll,
+    coalesce(coll_msg_size_bytes, 0) AS size_bytes
+FROM plausible_events
+WHERE hostname = $hostname AND pid = $pid
+    AND writer = (SELECT writer FROM diagnosed_processes WHERE name = $process)
+    AND kind = 'collective' AND n_ranks > 1 AND coll_sn IS NOT NULL
+LIMIT $most + 1
 """
 
 # How many collectives of each communicator anybody recorded; those of CUDA graphs are no steps.
@@ -100,14 +113,22 @@ def stopped_in_step(
 
 
 def _logs(
-    con: duckdb.DuckDBPyConnection, incarnation: int, process: Process, communicators: Collection[int]
+    con: duckdb.DuckDBPyConnection,
+    incarnation: int,
+    process: Process,
+    communicators: Collection[int],
+    most_operations: int = _MOST_OPERATIONS,
 ) -> dict[int, Log]:
-    """What one process wrote by communicator, without those that lack what others recorded."""
+    """What one process wrote by communicator, without those that lack what others recorded; nothing when it has more
+    different operations than `most_operations`."""
     known = dict(con.sql(_KNOWN, params={"incarnation": incarnation}).fetchall())
+    own_records = {"hostname": process[0], "pid": process[1], "process": name_of(process)}
+    distinct = con.sql(_OPERATIONS, params=own_records | {"most": most_operations}).fetchall()
+    if len(distinct) > most_operations:
+        return {}  # what hardly ever repeats has no steps
+    operations = {number: Operation(coll, size) for number, coll, size in distinct}
     con.execute("SET preserve_insertion_order = true")
-    rows = con.sql(
-        _COMPLETED, params={"hostname": process[0], "pid": process[1], "process": name_of(process)}
-    ).fetchnumpy()
+    rows = con.sql(_COMPLETED, params=own_records).fetchnumpy()
     con.execute("SET preserve_insertion_order = false")
     times = np.sort(rows["written_us"])
     begins = times[np.diff(times, prepend=times[:1]) > _PASS_US]
@@ -115,8 +136,8 @@ def _logs(
     found, firsts = np.unique(rows["communicator"][order], return_index=True)
     logs = {}
     for communicator, own in zip(found.tolist(), np.split(order, firsts[1:]), strict=True):
-        pairs = zip(rows["coll"][own].tolist(), rows["size_bytes"][own].tolist(), strict=True)
-        log = Log([Operation(*pair) for pair in pairs], np.searchsorted(begins, rows["written_us"][own], "right"))
+        done = [operations[number] for number in rows["operation"][own].tolist()]
+        log = Log(done, np.searchsorted(begins, rows["written_us"][own], "right"))
         if communicator in communicators and len(own) == known.get(communicator):
             logs[communicator] = log
     return logs

@@ -35,6 +35,8 @@ Edge = p2p.Edge
 _MOST_PARTIAL = 24
 # Parts of a step that are told apart when records are missing.
 _MOST_PLACES = 8
+# Functions and message sizes of which transfers are compared: a model has hundreds of them.
+_COMPARED_OPERATIONS = 4_096
 # Incomplete collectives of which one has probably the rank that came last, when every third record is lost.
 _LEAST_PARTIAL = 2
 
@@ -343,10 +345,12 @@ def _number_of_blocks(pulse: int, recorded: float) -> int:
     return min(max(pulse // steps_per_block, MIN_BLOCKS), wanted)
 
 
-def _collective_transfers(con: duckdb.DuckDBPyConnection, communicators: tuple[Communicator, ...]) -> list[Transfer]:
+def _collective_transfers(
+    con: duckdb.DuckDBPyConnection, communicators: tuple[Communicator, ...], operations: int = _COMPARED_OPERATIONS
+) -> list[Transfer]:
     transfers = []
     for number, coll, size, block, median, _, stands_for in con.sql(
-        queries.TRANSFERS, params={"least": _LEAST_PARTIAL, "one_slot": has_one_slot(con)}
+        queries.TRANSFERS, params={"least": _LEAST_PARTIAL, "one_slot": has_one_slot(con), "operations": operations}
     ).fetchall():
         comm = communicators[number]
         alike = (coll, comm.n_ranks, comm.nnodes, size)

@@ -249,7 +249,16 @@ ORDER BY ALL
 
 # Of incomplete collectives, the one that came last may be missing: then the shortest time has waiting in it. Losses at
 # random leave some with it in each block; a plugin with one slot (of 2.28 and 2.29) may always lack it.
+# Of those functions and sizes that carry most bytes: sizes that never repeat have nothing to be compared with.
 TRANSFERS = """
+WITH operations AS (
+    SELECT coll, coll_msg_size_bytes
+    FROM blocked_cells
+    WHERE coll_msg_size_bytes IS NOT NULL
+    GROUP BY coll, coll_msg_size_bytes
+    ORDER BY sum(weight * coll_msg_size_bytes) DESC, coll, coll_msg_size_bytes
+    LIMIT $operations
+)
 SELECT
     comm, coll, coll_msg_size_bytes AS size_bytes, block,
     coalesce(
@@ -257,8 +266,7 @@ SELECT
         min(min_exec_time_us) FILTER (ranks_seen > 1 AND NOT $one_slot)
     ) AS transfer_us,
     count(*) AS cells, sum(weight) AS stands_for
-FROM blocked_cells
-WHERE coll_msg_size_bytes IS NOT NULL
+FROM blocked_cells SEMI JOIN operations USING (coll, coll_msg_size_bytes)
 GROUP BY comm, coll, coll_msg_size_bytes, block
 HAVING bool_or(complete) OR count(*) FILTER (ranks_seen > 1 AND NOT $one_slot) >= $least
 ORDER BY ALL

@@ -4,10 +4,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.api import ingest_run
+from nixt_pipeline.diagnosis import queries
 from nixt_pipeline.diagnosis.observations import Observations, observe
 from nixt_pipeline.diagnosis.replays import order_replays
 from nixt_pipeline.settings import Settings
@@ -125,3 +127,16 @@ def test_what_is_written_when_half_of_the_job_is_over_does_not_halve_the_job(
         ]  # fmt: skip
         write_log(tmp_path / "job" / f"{host}-pid1.log", *lines)
     assert observed(tmp_path / "job", settings).block_us.sum() == pytest.approx(4e6, rel=0.05)
+
+
+def test_transfers_are_those_of_the_functions_and_sizes_that_carry_most_bytes() -> None:
+    with duckdb.connect() as con:
+        # 4 of 100 bytes are 400, 1 of 300 bytes are 300, 2 of 50 bytes are 100.
+        con.execute("""
+            CREATE TABLE blocked_cells AS
+            SELECT 0 AS comm, 'AllReduce' AS coll, size AS coll_msg_size_bytes, 0 AS block, 9.0 AS min_exec_time_us,
+                true AS complete, 2 AS ranks_seen, weight
+            FROM (VALUES (100, 4.0), (300, 1.0), (50, 2.0)) AS cells (size, weight)
+        """)
+        found = con.sql(queries.TRANSFERS, params={"least": 2, "one_slot": False, "operations": 2}).fetchall()
+    assert [row[2] for row in found] == [100, 300]
