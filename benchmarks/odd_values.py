@@ -1,26 +1,27 @@
 """Put every odd value into every field of a record, and see whether a diagnosis and a report come out.
 
-    python -m benchmarks.odd_values                   # every combination, hours
+    python -m benchmarks.odd_values                   # every combination
     python -m benchmarks.odd_values --share 0/8       # an eighth of them
-    python -m benchmarks.odd_values --field coll_sn --without-report
+    python -m benchmarks.odd_values --field sn --without-report
 
-Each combination of field, value and scope (one record, one rank, all records) is put into a small job of four ranks,
-which is ingested, analysed, diagnosed and reported. Nothing may raise, no detector may be `not-assessed`, no section
-may be left out, and the findings keep their contract. Prints the combinations that do not, and exits with 1 when there
-are some.
+Each combination of field, value and scope (one record, one rank, all records) is put into two small jobs of four
+ranks. One is late, slow and hangs, so that each detector gets to its arithmetic; it is ingested, analysed, diagnosed
+and reported. The other one has lost records, two stages, and clocks that differ; it is ingested and diagnosed. Nothing
+may raise, no detector may be `not-assessed`, no section may be left out, and the findings keep their contract. Prints
+the combinations that do not, and exits with 1 when there are some. Set TMPDIR to a directory in memory: it is faster.
 """
 
 import argparse
 import copy
 import json
 import logging
-import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import nixt_pipeline as nixt
 from nixt_pipeline.analysis import ANALYSES
@@ -39,12 +40,15 @@ from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.files import write_table
 
 RANKS, STEPS = 4, 30
+_FIRST_ILL, _STOPPED = STEPS // 4, STEPS - 4  # steps
+_LATE_US = 300_000
 _TOLD = 20
 EPOCH_US = 1_756_587_600_000_000
 ABSENT = object()
 KINDS = ("AllReduce", "AllGather", "Send", "Recv")
 SCOPES = ("one record", "one rank", "all records")
 
+T = TypeVar("T")
 Record = dict[str, Any]
 Path_ = tuple[str | int, ...]
 
@@ -184,59 +188,120 @@ def _changed(record: Record, path: Path_, value: Any) -> Record:
     return result
 
 
-def write_job(directory: Path, changes: list[Combination]) -> None:
-    """A small job with `changes`; a file for each rank."""
+def _ailing(rank: int, step: int, kind: str) -> Record | None:
+    """A record of a job in which all wait for rank 3, the NVLinks of its host are slow, and rank 3 hangs."""
+    record = _record(rank, step, kind)
+    if step >= _STOPPED and (rank == 3 or kind == "AllReduce" or (rank == 2 and kind != "Send")):
+        return None
+    if step >= _FIRST_ILL and kind == "AllGather" and rank >= 2:
+        record["coll_perf"]["coll_exec_time_us"] *= 5
+    if step >= _FIRST_ILL and ((kind == "AllReduce" and rank != 3) or (kind == "AllGather" and rank == 2)):
+        record["coll_perf"]["coll_exec_time_us"] += _LATE_US
+    return record
+
+
+def _lossy(rank: int, step: int, kind: str) -> Record | None:
+    """A record of a job of two stages, the hosts, in which ranks are late in turns, records are missing, and the clock
+    of a host is ahead, and then set ahead once more."""
+    record = _record(rank, step, kind)
+    if (step * 7 + rank * 3 + len(kind)) % 11 == 0 and rank != 1:
+        return None
+    if kind == "AllReduce":
+        stage = rank // 2
+        record["header"] |= {"id": f"0xd{stage}", "comm_name": f"DP Group {stage}", "rank": rank % 2, "n_ranks": 2}
+        record["header"]["nnodes"] = 1
+        record["coll_perf"]["coll_exec_time_us"] += _LATE_US * ((step * 37 % 5 < 3) == rank % 2)
+    if rank >= 2:
+        record["metadata"]["dump_timestamp_us"] += 10_000_000 if step > STEPS // 2 else 3_000_000
+    return record
+
+
+JOBS: dict[str, Callable[[int, int, str], Record | None]] = {"ailing": _ailing, "lossy": _lossy}
+
+
+def _places(changes: list[Combination]) -> dict[Combination, tuple[int | None, int | None]]:
+    """The rank and the step that each changes; None for all of them."""
+    places: dict[Combination, tuple[int | None, int | None]] = dict.fromkeys(changes, (None, None))
+    single = [change for change in changes if change.scope == "one record"]
+    for rank, field in enumerate(dict.fromkeys(change.field for change in single), start=1):
+        places |= {c: (rank, step) for step, c in enumerate(c for c in single if c.field == field)}
+    places |= {c: (rank, None) for rank, c in enumerate((c for c in changes if c.scope == "one rank"), start=1)}
+    return places
+
+
+def write_job(job: str, directory: Path, changes: list[Combination]) -> None:
+    """A small job with `changes`; a file for each rank. Of what changes one record, each field has a rank of its own,
+    from rank 1 on, and each value a step; of what changes one rank, each has its own."""
     directory.mkdir(parents=True)
+    places = _places(changes)
     for rank in range(RANKS):
         lines = []
-        for step in range(STEPS):
-            for kind in KINDS:
-                record = _record(rank, step, kind)
-                for number, change in enumerate(changes):
-                    one = change.scope == "one record" and (rank, step) == (1, number)
-                    if one or change.scope == "all records" or (change.scope == "one rank" and rank == 1):
-                        record = _changed(record, FIELDS[change.field], VALUES[change.value])
-                lines.append(json.dumps(record, separators=(",", ":")))
+        for step, kind in product(range(STEPS), KINDS):
+            record = JOBS[job](rank, step, kind)
+            if record is None:
+                continue
+            for change, (of_rank, of_step) in places.items():
+                if of_rank in (rank, None) and of_step in (step, None):
+                    record = _changed(record, FIELDS[change.field], VALUES[change.value])
+            lines.append(json.dumps(record, separators=(",", ":")))
         (directory / f"node-{rank // 2}-pid{100 + rank}.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def problems(settings: Settings, directory: Path, report: bool) -> list[str]:
-    """What goes wrong with the job in `directory`."""
+def diagnosed(directory: Path, settings: Settings, analysed: bool, report: bool) -> dict[str, Any]:
+    """The diagnosis, as JSON, of the job in `directory`, after its analyses where they are wanted."""
     run = nixt.ingest_run(directory, settings).run
     build_cells(run, settings)
     with catalog.open_run(settings, run) as con:
-        for analysis in (*ANALYSES, RUN_KERNELS):
+        for analysis in (*ANALYSES, RUN_KERNELS) if analysed else ():
             result = compute(analysis, con, settings)
             if report:
                 write_table(result, layout.results_path(settings, analysis.name, run))
-        diagnosis = diagnose_views(con, run, settings).to_json()
+        return diagnose_views(con, run, settings).to_json()
+
+
+def problems(settings: Settings, directory: Path, analysed: bool, report: bool) -> list[str]:
+    """What goes wrong with the job in `directory`."""
+    diagnosis = diagnosed(directory, settings, analysed, report)
     found = [finding["evidence"] for finding in diagnosis["findings"] if finding["kind"] == "not-assessed"]
     found += [verdict.rule for verdict in judge_findings(diagnosis) if not verdict.passed]
     if report:
-        html = report_html(load_content(run, settings)).lower()
+        html = report_html(load_content(diagnosis["run"], settings)).lower()
         found += ["the report has a part that could not be drawn"] if "could not be drawn" in html else []
     return found
 
 
-def tried(changes: list[Combination], report: bool) -> list[str]:
-    """What goes wrong with the job that has `changes`, in a store of its own."""
-    folder = Path(tempfile.mkdtemp(prefix="odd-values-"))
-    settings = load_settings(data_dir=folder / "data", reports_dir=folder / "reports", workers=1)
-    try:
-        write_job(folder / "job", changes)
-        return problems(settings, folder / "job", report)
-    except Exception as error:
-        logging.getLogger(__name__).exception("raised")
-        return [f"{type(error).__name__}: {error}"]
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def tried(changes: list[Combination], report: bool, analysed: bool = True, which: Collection[str] = JOBS) -> list[str]:
+    """What goes wrong with the jobs that have `changes`, each in a store of its own; the first is analysed if it is
+    `analysed`, and reported if there shall be a `report`."""
+    found = []
+    for job in which:
+        first = job == next(iter(JOBS))
+        with tempfile.TemporaryDirectory(prefix="odd-values-") as name:
+            folder = Path(name)
+            settings = load_settings(data_dir=folder / "data", reports_dir=folder / "reports", workers=1)
+            try:
+                write_job(job, folder / "job", changes)
+                found += problems(settings, folder / "job", analysed and first, report and first)
+            except Exception as error:
+                logging.getLogger(__name__).exception("raised")
+                found.append(f"{type(error).__name__}: {error}")
+    return found
 
 
-def jobs(fields: Collection[str]) -> list[list[Combination]]:
-    """The combinations of `fields` by job: what changes one record only, a record each, is tried together."""
-    found = [combination for combination in combinations() if combination.field in fields]
+def jobs(fields: Collection[str], scopes: Collection[str] = SCOPES) -> list[list[Combination]]:
+    """The combinations by job: what changes all records has a job of its own; what changes one record or one rank
+    shares it with what does the same to two other ranks."""
+    found = [c for c in combinations() if c.field in fields and c.scope in scopes]
+    together = [[c] for c in found if c.scope == "all records"]
     single = [[c for c in found if c.field == field and c.scope == "one record"] for field in fields]
-    return [job for job in single if job] + [[c] for c in found if c.scope != "one record"]
+    together += [list(chain(*part)) for part in batched(filter(None, single))]
+    return together + [list(part) for part in batched(c for c in found if c.scope == "one rank")]
+
+
+def batched(items: Iterable[T]) -> list[list[T]]:
+    """As many of `items` together as there are ranks besides the first."""
+    left = list(items)
+    return [left[start : start + RANKS - 1] for start in range(0, len(left), RANKS - 1)]
 
 
 def main() -> None:
@@ -244,10 +309,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--share", default="0/1", metavar="I/N", help="every N-th job, from the I-th on")
     parser.add_argument("--field", action="append", choices=FIELDS, help="this field only; may be given again")
+    parser.add_argument("--scope", action="append", choices=SCOPES, help="this scope only; may be given again")
     parser.add_argument("--without-report", action="store_true", help="do not draw, which takes most of the time")
     arguments = parser.parse_args()
     share, shares = (int(part) for part in arguments.share.split("/"))
-    chosen, bad = jobs(arguments.field or list(FIELDS))[share::shares], 0
+    chosen = jobs(arguments.field or list(FIELDS), arguments.scope or SCOPES)[share::shares]
+    bad = 0
     for number, changes in enumerate(chosen, start=1):
         found = tried(changes, not arguments.without_report)
         bad += bool(found)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nixt_pipeline.reporting.figures import type_order
+from nixt_pipeline.reporting.rows import as_floats
 from nixt_pipeline.reporting.text import count, percent, plain
 from nixt_pipeline.settings import Thresholds
 
@@ -103,9 +104,9 @@ def pooled_capture_rate(coverage: pa.Table) -> float | None:
 
 def _weighed(coverage: pa.Table) -> pa.Table:
     """`coverage` with the records that were `due` and those `captured`, null in rows without a rate."""
-    due = pc.multiply(pc.cast(coverage["n_ranks"], pa.float64()), pc.cast(coverage["sn_expected"], pa.float64()))
+    due = pc.multiply(as_floats(coverage["n_ranks"]), as_floats(coverage["sn_expected"]))
     due = pc.if_else(pc.is_valid(coverage["capture_rate"]), due, pa.scalar(None, pa.float64()))
-    captured = pc.multiply(due, pc.cast(coverage["capture_rate"], pa.float64()))
+    captured = pc.multiply(due, as_floats(coverage["capture_rate"]))
     return coverage.append_column("due", due).append_column("captured", captured)
 
 

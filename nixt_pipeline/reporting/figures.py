@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nixt_pipeline.inspector.operations import COLL_TYPES
-from nixt_pipeline.reporting.rows import Row, first_rows, matching
+from nixt_pipeline.reporting.rows import Row, as_floats, first_rows, matching
 from nixt_pipeline.reporting.text import unique_labels
 
 MAX_KERNELS = 12
@@ -268,7 +268,7 @@ def last_arrivals(
     counted = counted.filter(pc.greater(counted["cells"], 0))
     names = ("last_arrivals", "expected_last_arrivals", "cells")
     sums = counted.group_by("entity").aggregate([(name, "sum") for name in names])
-    last, expected, cells = (pc.cast(pc.fill_null(sums[f"{name}_sum"], 0), pa.float64()) for name in names)
+    last, expected, cells = (as_floats(pc.fill_null(sums[f"{name}_sum"], 0)) for name in names)
     excess = pc.divide(pc.subtract(last, expected), cells)
     rows = first_rows(sums.append_column("excess", excess), limit, ("excess", "descending"), ("entity", "ascending"))
     found = [

@@ -12,7 +12,7 @@ from nixt_pipeline.reporting.figures import LABEL_CHARACTERS, SHORT_LABEL_CHARAC
 from nixt_pipeline.reporting.legends import share_legend, type_legend
 from nixt_pipeline.reporting.palette import colour_of
 from nixt_pipeline.reporting.quality import SHOWN_ROWS
-from nixt_pipeline.reporting.rows import Row, first_launches, first_rows, matching, not_drawn
+from nixt_pipeline.reporting.rows import Row, as_floats, first_launches, first_rows, matching, not_drawn
 from nixt_pipeline.reporting.text import count, duration, percent, plain, shorten, unique_labels
 from nixt_pipeline.reporting.views import FigureView, SectionView, Spec, table_view
 
@@ -54,8 +54,8 @@ class RankMap:
 
 def _with_shares(table: pa.Table) -> pa.Table:
     """`rank_times` with `share`: how much of a rank's mean time lies above the lowest mean of its communicator."""
-    mean = pc.cast(table["exec_time_mean_us"], pa.float64())
-    above = pc.cast(table["above_lowest_us"], pa.float64())
+    mean = as_floats(table["exec_time_mean_us"])
+    above = as_floats(table["above_lowest_us"])
     share = pc.if_else(pc.greater(mean, 0), pc.divide(above, mean), pa.scalar(None, pa.float64()))
     return table.append_column("share", share)
 

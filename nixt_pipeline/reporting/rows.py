@@ -31,6 +31,11 @@ def not_drawn(launches: int, limit: int = MAX_LAUNCHES) -> tuple[str, ...]:
     return (f"Of {launches:,} launches the first {limit} are drawn.",) if launches > limit else ()
 
 
+def as_floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The numbers as floats, rounded where they have more than 53 bits, which Arrow refuses unasked."""
+    return pc.cast(column, pa.float64(), safe=False)
+
+
 def matching(table: pa.Table, values: Mapping[str, object]) -> pa.Table:
     """The rows that have these values; None stands for null."""
     for name, value in values.items():

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from nixt_pipeline.reporting import figures
@@ -11,7 +10,7 @@ from nixt_pipeline.reporting.anchors import kernel_anchor
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.coverage import Coverage
 from nixt_pipeline.reporting.quality import host_count, nccl_hint, process_count, time_span
-from nixt_pipeline.reporting.rows import Row, first_rows
+from nixt_pipeline.reporting.rows import Row, as_floats, first_rows
 from nixt_pipeline.reporting.text import NOT_AVAILABLE, count, duration, gbs, percent, plain, plural, shorten, size, utc
 from nixt_pipeline.reporting.views import Fact, Link, Meter, Tile
 
@@ -152,7 +151,7 @@ def _waiting_tile(content: RunContent) -> Tile:
     kernels = content.tables["hot_kernels"]
     split = kernels.filter(pc.is_valid(kernels["wait_us"]))
     waited = pc.sum(split["wait_us"]).as_py() or 0.0
-    rank_time = pc.multiply(pc.cast(split["transfer_time_us"], pa.float64()), pc.cast(split["n_ranks"], pa.float64()))
+    rank_time = pc.multiply(as_floats(split["transfer_time_us"]), as_floats(split["n_ranks"]))
     total = waited + (pc.sum(rank_time).as_py() or 0.0)
     if not total:
         return Tile("not assessable", label, "no collective was recorded by every rank")

@@ -26,6 +26,11 @@ def test_the_capture_rate_of_a_run_weighs_communicators_by_the_records_that_were
     assert pooled_capture_rate(pa.Table.from_pylist(rows)) == pytest.approx(0.6)
 
 
+def test_a_sequence_number_with_more_bits_than_a_float_is_rounded() -> None:
+    rows = [{"capture_rate": 0.5, "n_ranks": 2, "sn_expected": 2**53 + 1}]
+    assert pooled_capture_rate(pa.Table.from_pylist(rows)) == 0.5
+
+
 def test_without_any_rate_there_is_no_capture_rate() -> None:
     assert pooled_capture_rate(examples.coverage(capture_rate=None)) is None
 
