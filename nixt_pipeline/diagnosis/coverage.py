@@ -4,7 +4,7 @@ The plugin drops records without a word. Ranks of a communicator count alike, so
 shows; why it is there follows from who else has the record.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import duckdb
 
@@ -135,6 +135,8 @@ SELECT
 FROM synchronising AS s
 """
 
+_BY_LAUNCH = "SELECT count(*) FROM processes GROUP BY incarnation ORDER BY incarnation"
+
 # The diagnosis compares the ranks of what is `usable`; everything else is no evidence, and counted by its reason.
 _LOOKED_AT = f"""
 SELECT
@@ -161,10 +163,15 @@ WITH ends AS (
     GROUP BY file_id
 )
 SELECT
-    f.hostname, f.pid, f.problem IS NOT NULL OR coalesce(e.cut_at >= f.bytes_read - 1, false) AS damaged,
+    f.file_id, f.problem IS NOT NULL OR coalesce(e.cut_at >= f.bytes_read - 1, false) AS damaged,
     damaged OR f.size_bytes % 4096 = 0 AS perhaps_cut
 FROM files AS f LEFT JOIN ends AS e ON e.file_id = f.file_id
 WHERE f.size_bytes > 0
+"""
+# By their content: containers and machines can share a name.
+_WRITERS = """
+SELECT DISTINCT hostname, pid, process FROM stored_events
+WHERE file_id IN (SELECT unnest($files)) AND hostname IS NOT NULL AND pid IS NOT NULL
 """
 
 
@@ -204,8 +211,9 @@ def measure(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> Recorded:
     one_slot, frontier = has_one_slot(con), read_frontier(con)
     early = early_ends(frontier, one_slot, limits)
     files = con.sql(_CUT_FILES).fetchall()
-    perhaps_cut = {(host, pid) for host, pid, _, perhaps_cut in files if perhaps_cut}
-    cut = frozenset(process for process in early if process[:2] in perhaps_cut)
+    perhaps_cut = [file_id for file_id, _, perhaps_cut in files if perhaps_cut]
+    writers = con.sql(_WRITERS, params={"files": perhaps_cut}).fetchall() if early and perhaps_cut else []
+    cut = frozenset(early).intersection(process_of(*writer) for writer in writers)
     losses: dict[str, int] = {}
     all_expected, all_recorded = 0, 0
     for comm, whole_rings, of_all, recorded, without_log, by_nobody, dropped in con.sql(
@@ -233,7 +241,8 @@ def measure(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> Recorded:
         sized=sized,
         losses={cause: lost for cause, lost in sorted(losses.items()) if lost > 0},
         left_out={reason: cells for reason, cells in sorted(left_out.items()) if cells > 0},
-        cut_files=sum(damaged for _, _, damaged, _ in files),
+        ranks_by_launch=tuple(ranks for (ranks,) in con.sql(_BY_LAUNCH).fetchall()),
+        cut_files=sum(damaged for _, damaged, _ in files),
     )
     return Recorded(coverage, captures, one_slot, frontier, early, cut)
 
@@ -297,12 +306,6 @@ def capture_findings(recorded: Recorded) -> list[Finding]:
     """What was lost, whose records lack most, and whose log ends early: it says nothing about the job, and is told for
     information, or as a note where a process stopped logging."""
     return [*_record_loss(recorded.coverage), *_capture_gap(recorded.coverage, recorded.captures), *_silent(recorded)]
-
-
-def capped(finding: Finding, coverage: RunCoverage, limits: Thresholds) -> Finding:
-    """A finding that rests on less than half of the records is not worth waking anybody."""
-    thin = coverage.capture_rate is not None and coverage.capture_rate < limits.min_complete_share
-    return replace(finding, severity="P2") if thin and finding.severity in ("P0", "P1") else finding
 
 
 def _record_loss(coverage: RunCoverage) -> list[Finding]:

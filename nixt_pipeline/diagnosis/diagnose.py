@@ -9,9 +9,9 @@ from nixt_pipeline.analysis.cells import provide_cells
 from nixt_pipeline.diagnosis.attempts import Attempts, launches_left_out
 from nixt_pipeline.diagnosis.causes import with_causes
 from nixt_pipeline.diagnosis.clocks import find_clock_skew
-from nixt_pipeline.diagnosis.coverage import capped, capture_findings, measure, not_assessable, not_ordered
+from nixt_pipeline.diagnosis.coverage import capture_findings, measure, not_assessable, not_ordered
 from nixt_pipeline.diagnosis.ending import ending_of
-from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE, Diagnosis, Finding, RunCoverage, Verdict, ranked
+from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE, Diagnosis, Finding, RunCoverage, Verdict, capped, ranked
 from nixt_pipeline.diagnosis.hangs import find_hangs
 from nixt_pipeline.diagnosis.imbalance import find_imbalance, find_turns
 from nixt_pipeline.diagnosis.intermittent import find_hesitations

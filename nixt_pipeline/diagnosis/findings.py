@@ -1,7 +1,7 @@
 """What a diagnosis says: findings with effect, evidence and counter-evidence, and the JSON that other tools parse."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from nixt_pipeline.settings import Thresholds
@@ -96,6 +96,8 @@ class RunCoverage:
     with the fewest. `gpu_timed`: share of the times that the GPU took; `sized`: share of the collectives with a
     message size. `losses`: missing records by cause. `cut_files`: files that end within a record or are damaged.
     `least_cost_share`: the share of the time from which on a late process would be told; None when it is not known.
+    `ranks_by_launch`: how many ranks of each launch left records, by time. The ranks of the run are the
+    sum, for a GPU that took part in several launches is a rank in each.
     """
 
     ranks_seen: int
@@ -111,6 +113,7 @@ class RunCoverage:
     left_out: dict[str, int] = field(default_factory=dict)
     cut_files: int = 0
     least_cost_share: float | None = None
+    ranks_by_launch: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As in the contract."""
@@ -125,6 +128,7 @@ class RunCoverage:
             "losses": dict(self.losses),
             "left_out": dict(self.left_out),
             "least_cost_share": _rounded(self.least_cost_share, 4),
+            "ranks_by_launch": list(self.ranks_by_launch),
         }
 
 
@@ -167,6 +171,12 @@ class Diagnosis:
 def severity_by_cost(cost_share: float, slowdown: float, p1_slowdown: float, limits: Thresholds) -> Severity:
     """P1 for what costs much of the time, or is so much slower than its alike that it must be broken; else P2."""
     return "P1" if cost_share >= limits.p1_cost_share or slowdown >= p1_slowdown else "P2"
+
+
+def capped(finding: Finding, coverage: RunCoverage, limits: Thresholds) -> Finding:
+    """A finding that rests on less than half of the records is not worth waking anybody."""
+    thin = coverage.capture_rate is not None and coverage.capture_rate < limits.min_complete_share
+    return replace(finding, severity="P2") if thin and finding.severity in ("P0", "P1") else finding
 
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:

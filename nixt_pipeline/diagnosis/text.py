@@ -158,7 +158,7 @@ def _basis(diagnosis: Diagnosis) -> list[str]:
     lines = [
         f"rests on {coverage.usable_collectives:,} collectives: {_share(coverage.capture_rate)} of their records are"
         f" there{worst}, {_share(coverage.complete_cells)} of those seen have all ranks;"
-        f" {coverage.ranks_seen} of {coverage.ranks_expected} ranks left records"
+        f" {coverage.ranks_seen} of {coverage.ranks_expected} ranks left records{_by_launch(coverage.ranks_by_launch)}"
     ]
     if coverage.left_out:
         reasons = ", ".join(f"{cells:,} that {reason}" for reason, cells in coverage.left_out.items())
@@ -166,6 +166,16 @@ def _basis(diagnosis: Diagnosis) -> list[str]:
     if diagnosis.reason and diagnosis.verdict == "findings":
         lines.append(f"lateness and transfers could not be looked at: {diagnosis.reason}")
     return lines
+
+
+def _by_launch(ranks: tuple[int, ...]) -> str:
+    """How many ranks each launch has, for a number that adds them up; empty for one launch."""
+    if len(ranks) < 2:
+        return ""
+    if len(set(ranks)) == 1:
+        return f": {ranks[0]} in each of {len(ranks)} launches"
+    shown = ", ".join(map(str, ranks[:_MANY])) + (", ..." if len(ranks) > _MANY else "")
+    return f": {shown} in the {len(ranks)} launches"
 
 
 def _share(value: float | None) -> str:

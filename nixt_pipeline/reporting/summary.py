@@ -23,7 +23,7 @@ _SETTINGS = ("name", "model", "parallelism", "nccl_version", "tags", "baseline")
 
 def meters(content: RunContent) -> tuple[Meter, ...]:
     """How much of the job the log saw."""
-    coverage = content.coverage
+    coverage, launches = content.coverage, content.manifest.incarnations
     absent = NOT_COMPUTED if "coverage" not in content.tables else "not assessable"
     return (
         _meter("Operations captured", coverage.capture_rate, absent, "records seen, of those that were due"),
@@ -32,7 +32,7 @@ def meters(content: RunContent) -> tuple[Meter, ...]:
             "Processes with records",
             coverage.processes_seen / coverage.processes_expected if coverage.processes_expected else None,
             f"{count(coverage.processes_seen)} of {count(coverage.processes_expected)}",
-            _missing(coverage),
+            _missing(coverage) + (f", in {count(launches)} launches" if launches > 1 else ""),
         ),
     )
 

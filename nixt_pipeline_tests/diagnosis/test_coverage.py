@@ -1,6 +1,7 @@
 """What was recorded, and what became of the rest. Four ranks of one communicator, unless it says otherwise."""
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.api import ingest_run
 from nixt_pipeline.diagnosis.coverage import Recorded, capture_findings, measure, not_assessable
-from nixt_pipeline.diagnosis.findings import RunCoverage
+from nixt_pipeline.diagnosis.findings import Diagnosis, RunCoverage
+from nixt_pipeline.diagnosis.text import as_text
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
@@ -85,6 +87,37 @@ def test_a_file_that_ends_within_a_record_was_cut(tmp_path: Path, settings: Sett
     silent = capture_findings(recorded)[-1]
     assert (silent.kind, silent.severity) == ("process-silent", "info")
     assert "Its file was cut" in silent.evidence
+
+
+def test_a_cut_file_of_one_container_says_nothing_of_the_file_of_another(tmp_path: Path, settings: Settings) -> None:
+    # All four are process 1 of the same host name. The log of rank 3 ends early, and that of rank 0 within a record.
+    for rank in range(4):
+        lines = [collective(sn=n, rank=rank, n_ranks=4, pid=1) for n in range(300 if rank == 3 else 400)]
+        log = write_log(tmp_path / "job" / f"c{rank}" / "node-01-pid1.log", *lines)
+        if rank == 0:
+            log.write_text(log.read_text() + lines[0][:50])
+    silent = capture_findings(measured(tmp_path / "job", settings))[-1]
+    assert (silent.kind, silent.processes) == ("process-silent", ("node-01-pid1 (c3)",))
+    assert "Its file ends with a whole record" in silent.evidence
+
+
+def test_ranks_are_counted_by_launch(tmp_path: Path, settings: Settings) -> None:
+    for launch, ranks in ((1, 4), (2, 4), (3, 2)):
+        for rank in range(ranks):
+            lines = [
+                collective(
+                    sn=n, rank=rank, n_ranks=ranks, comm=f"0x{launch}", pid=100 * launch + rank,
+                    at_us=EPOCH_US + launch * 60_000_000 + n * 1000,
+                )
+                for n in range(30)
+            ]  # fmt: skip
+            write_log(tmp_path / "job" / f"node-01-pid{100 * launch + rank}.log", *lines)
+    coverage = measured(tmp_path / "job", settings).coverage
+    assert (coverage.ranks_seen, coverage.ranks_by_launch) == (10, (4, 4, 2))
+    told = as_text(Diagnosis("job", "none-found", coverage))
+    assert "10 of 10 ranks left records: 4, 4, 2 in the 3 launches" in told
+    told = as_text(Diagnosis("job", "none-found", replace(coverage, ranks_by_launch=(4, 4))))
+    assert "left records: 4 in each of 2 launches" in told
 
 
 def test_when_most_logs_end_early_it_is_the_end_of_the_job_that_is_missing(tmp_path: Path, settings: Settings) -> None:
