@@ -32,6 +32,7 @@ def test_no_value_of_a_record_ends_a_report() -> None:
 @given(st.lists(ODD, min_size=1, max_size=3, unique_by=lambda change: change.field), st.sampled_from(list(JOBS)))
 @example([Combination("msg_size_bytes", "null", ALL)], AILING)
 @example([Combination("dump_timestamp_us", "1e300", ALL)], AILING)
+@example([Combination("pid", "absent", ALL)], AILING)
 def test_no_values_of_a_rank_or_a_job_end_a_diagnosis(changes: list[Combination], job: str) -> None:
     assert tried(changes, report=False, analysed=False, which=[job]) == []
 

@@ -30,6 +30,8 @@ from nixt_pipeline.store.manifest import read_manifest
 # Changes whenever a diagnosis would.
 VERSION = "6"
 
+_NAMELESS = "the records of a launch do not say which host and which process wrote them"
+
 # With fewer records than this share, deficits alone name nobody.
 _WHOLE_LOG = 0.98
 
@@ -58,13 +60,15 @@ def diagnose_views(
     reason = not_assessable(coverage, limits)
     findings: list[Finding] = []
     told_from: list[tuple[float, Resolution]] = []
+    nameless = False
     launches, not_looked_at = _launches(con, limits)
     for incarnation in launches:
         seen = attempts.decisive(f"launch {incarnation}", observe, con, incarnation, limits)
         if seen is None:
             continue
         of_launch = attempts.decisive("hangs and mismatches", find_hangs, con, seen, recorded, limits, ending) or []
-        if not reason:
+        nameless = nameless or not seen.processes
+        if not reason and seen.processes:
             of_launch += _from_times(con, seen, coverage, limits, attempts)
             power = attempts.informative("the smallest visible cost", resolution_of, seen, read_spans(con), limits)
             told_from.append((float(seen.block_us.sum()), power or Resolution(None)))
@@ -77,7 +81,8 @@ def diagnose_views(
     told = ranked(capped(finding, coverage, limits) for finding in findings)
     alarming = any(finding.severity != "info" for finding in told)
     if not alarming and not reason:
-        reason = not_ordered(coverage, limits) or resolution.obstacle or not_resolvable(coverage, limits)
+        reason = (_NAMELESS if nameless else "") or not_ordered(coverage, limits)
+        reason = reason or resolution.obstacle or not_resolvable(coverage, limits)
     verdict: Verdict = "findings" if alarming else "not-assessable" if reason else "none-found"
     if verdict == "none-found":
         reason = resolution.unjudged

@@ -353,6 +353,8 @@ def _collective_transfers(
         queries.TRANSFERS, params={"least": _LEAST_PARTIAL, "one_slot": has_one_slot(con), "operations": operations}
     ).fetchall():
         comm = communicators[number]
+        if not comm.members:  # whose records do not say which processes wrote them
+            continue
         alike = (coll, comm.n_ranks, comm.nnodes, size)
         path = ("collective", number, coll, size)
         transfers.append(Transfer(path, number, comm.members, alike, size, block, median, stands_for))
