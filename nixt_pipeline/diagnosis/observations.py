@@ -192,7 +192,7 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
         synchronised_bytes=dict(con.sql(queries.SYNCHRONISED).fetchall()),
         # Write times of a plugin that writes once, at the end, say nothing: a block lasts at least as long as what half
         # of the processes did in it.
-        block_us=np.maximum(times.lasted_us, np.median(communicating, axis=0)),
+        block_us=np.maximum(times.lasted_us, np.median(communicating, axis=0) if processes else 0.0),
         block_end_us=times.ends_us,
         arrivals=tuple(
             Arrival(comm, block, processes[process], cells, waited)

@@ -38,7 +38,7 @@ def fails(*args: Any, **kwargs: Any) -> NoReturn:
 
 @pytest.mark.parametrize(
     "detector",
-    ["find_hangs", "find_slow", "transfer_findings", "find_clock_skew", "capture_findings", "least_cost_share",
+    ["find_hangs", "find_slow", "transfer_findings", "find_clock_skew", "capture_findings", "resolution_of",
      "with_causes"],
 )  # fmt: skip
 def test_a_detector_that_fails_is_a_finding_and_the_late_rank_is_still_named(
