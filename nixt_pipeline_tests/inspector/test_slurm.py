@@ -25,7 +25,12 @@ from nixt_pipeline.inspector.slurm import job_state, read_answer
         "JobID|State|ExitCode\n36|COMPLETED|0:0\n36.batch|COMPLETED|0:0\n",
         "       JobID      State\n------------ ----------\n36            NODE_FAIL\n",
         "NODE_FAIL\nREQUEUED\nCOMPLETED\n",  # earlier attempts
-        "sacct: error: slurmdbd is slow\nTIMEOUT\n",
+        "sacct: warning: slurmdbd is slow\nTIMEOUT\n",
+        "36_1|REQUEUED\n36_2|FAILED\n36_1|COMPLETED\n",
+        "completed\n",
+        "36 Cancelled by 1000\n",
+        "CD\n",
+        "JOBID PARTITION NAME USER ST TIME NODES\n36 gpu train bob OOM 1:00 1\n",
         "FAILED\r\n",
     ],
 )
@@ -43,6 +48,15 @@ def test_a_job_has_ended_when_no_line_says_otherwise(answer: str) -> None:
         ("36+0|FAILED\n36+1|COMPLETING\n", "COMPLETING"),
         ("PREEMPTED\nREQUEUED\nPENDING\n", "PENDING"),
         ("REQUEUED\n", "REQUEUED"),
+        ("NODE_FAIL\nREQUEUED\n", "REQUEUED"),
+        ("CANCELLED by 1000 \nREQUEUED\n", "REQUEUED"),
+        ("NODE_FAIL,REQUEUED\n", "REQUEUED"),
+        ("36|REQUEUED\n36.batch|CANCELLED\n", "REQUEUED"),
+        ("COMPLETED,RUNNING\n", "RUNNING"),
+        ("FAILED\nRUNNING\nsacct: error: Connection refused\n", "RUNNING"),
+        ("completed\nrunning\n", "RUNNING"),
+        ("CD\nPD\n", "PENDING"),
+        ("36 gpu train bob R 1:00 1 node-01\n", "RUNNING"),
         ("REQUEUE_H+\n", "REQUEUE_H+"),
         ("SUSP+\n", "SUSP+"),
     ],
@@ -61,6 +75,10 @@ def test_a_job_goes_on_while_any_line_says_so(answer: str, words: str) -> None:
         ("COMPLE+\n", "COMPLE+"),  # COMPLETED, or COMPLETING
         ("HIBERNATING\n", "HIBERNATING"),  # of a release to come
         ("COMPLETED\nHIBERNATING\n", "HIBERNATING"),
+        ("FAILED\nsacct: error: Connection refused\n", "Slurm's answer may be incomplete: sacct: error: Connection"),
+        ("sacct: error: slurmdbd is slow\nTIMEOUT\n", "Slurm's answer may be incomplete: sacct: error"),
+        ("FAILED\nConnection refused\n", "Slurm's answer may be incomplete: Connection refused"),
+        ("connection failed\n", "Slurm names no state: connection failed"),
     ],
 )
 def test_an_answer_that_does_not_tell_leaves_it_open(answer: str, words: str) -> None:
@@ -82,6 +100,11 @@ def test_a_command_that_fails_or_hangs_is_said_so(tmp_path: Path, monkeypatch: p
     hanging = script(tmp_path / "hanging", "exec sleep 60")
     assert "did not answer" in job_state(hanging, "1").words
     assert job_state("sacct 'unbalanced", "1").ended is None
+
+
+def test_an_error_beside_the_answer_leaves_it_open(tmp_path: Path) -> None:
+    state = job_state(script(tmp_path / "sacct", "echo FAILED; echo 'sacct: error: Connection refused' >&2"), "1")
+    assert (state.ended, "Connection refused" in state.words) == (None, True)
 
 
 def test_bytes_that_are_no_text_stop_nothing(tmp_path: Path) -> None:
