@@ -62,8 +62,10 @@ _SENSOR_TIMEOUT_S = 300
 
 
 def prepare_home(settings: Settings) -> Path:
-    """Make sure that Dagster's home below the data directory exists, and return it; an edited config is kept."""
-    home = (settings.data_dir / "dagster").resolve()
+    """Make sure that Dagster's home exists and has a configuration, and return it: where DAGSTER_HOME says, otherwise
+    below the data directory. A configuration that is there is kept. Raises `StorageError`."""
+    set_already = os.environ.get("DAGSTER_HOME")
+    home = (Path(set_already).expanduser() if set_already else settings.data_dir / "dagster").resolve()
     config = home / "dagster.yaml"
     if not config.exists():
         write_text(INSTANCE_CONFIG, config)
@@ -71,12 +73,13 @@ def prepare_home(settings: Settings) -> Path:
 
 
 def ui_environment(settings: Settings) -> dict[str, str]:
-    """The environment for Dagster's processes; a DAGSTER_HOME that is set already wins."""
+    """The environment for Dagster's processes; a DAGSTER_HOME that is set already wins. Nothing is reported to anybody,
+    whatever the configuration there says of telemetry."""
     return {
         "DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS": str(_SENSOR_TIMEOUT_S),
         "DAGSTER_DISABLE_TELEMETRY": "yes",
         **os.environ,
-        "DAGSTER_HOME": os.environ.get("DAGSTER_HOME") or str(prepare_home(settings)),
+        "DAGSTER_HOME": str(prepare_home(settings)),
     }
 
 
