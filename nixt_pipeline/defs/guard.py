@@ -25,6 +25,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _AUTHORITY = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
+# The scheme of the page that a connection belongs to.
+_SCHEMES = {"http": "http", "ws": "http", "https": "https", "wss": "https"}
 # A page that shows the interface in a frame could have its buttons pressed without showing them.
 _HEADERS = (
     (b"x-frame-options", b"SAMEORIGIN"),
@@ -54,8 +56,10 @@ def reached_as(host: str, names: Iterable[str]) -> frozenset[str]:
 class Guard:
     """An ASGI application before `app` that serves only what the interface's own pages, or programs, ask for.
 
-    `names` come from `reached_as`. `origins` (`name` or `name:port`) are pages that may send although `Host` does not
-    name them: those of a reverse proxy that sets `Host` to the server behind it.
+    `names` come from `reached_as`. `origins` (`name`, which stands for the ports 80 and 443, or `name:port`) are places
+    where the interface is reached besides the server's own port, by http or https: those of a reverse proxy, or of a
+    tunnel. `Host` and `Origin` may name them. Headers that say where a proxy was reached (`X-Forwarded-Port`) are not
+    asked: anybody can send them.
     """
 
     app: App
@@ -89,18 +93,29 @@ class Guard:
         return self._refused_host(sent, scope) or self._refused_origin(sent, scope) or _refused_change(sent, scope)
 
     def _refused_host(self, sent: dict[str, str], scope: Scope) -> Refusal | None:
-        name, _ = _authority(sent.get("host", ""))
-        address = str((scope.get("server") or ("",))[0])
-        if name and (is_loopback(name) or name in self.names or name.strip("[]") == address):
+        name, port = _authority(sent.get("host", ""))
+        address, own_port = scope.get("server") or ("", None)
+        own = name and (is_loopback(name) or name in self.names or name.strip("[]") == str(address))
+        # Without a port when a proxy leaves it out: the browser of a page at this server names it.
+        if own and (port in ("", str(own_port)) or own_port is None or self._is_listed(name, port)):
             return None
         return Refusal(
-            421, "Host names another server; the setting ui_hosts (NIXT_UI_HOSTS) holds the names of a reverse proxy"
+            421,
+            "Host names another server or port; the setting ui_hosts (NIXT_UI_HOSTS) holds those of a reverse proxy or"
+            " tunnel, as name or name:port",
+        )
+
+    def _is_listed(self, name: str, port: str) -> bool:
+        return any(
+            (name, port) == _authority(listed, default)
+            for listed in self.origins
+            for default in _DEFAULT_PORTS.values()
         )
 
     def _refused_origin(self, sent: dict[str, str], scope: Scope) -> Refusal | None:
         reads = scope["type"] == "http" and scope["method"] in _SAFE_METHODS
         origin = sent.get("origin")
-        if origin is not None and not self._is_own(origin, sent["host"]):
+        if origin is not None and not self._is_own(origin, sent["host"], scope):
             return Refusal(403, "the request comes from a page of another origin")
         site = sent.get("sec-fetch-site", "none")
         # A link on another page may lead here, but only to be looked at, in a window of its own.
@@ -109,12 +124,14 @@ class Guard:
             return None
         return Refusal(403, "the request comes from a page of another origin")
 
-    def _is_own(self, origin: str, host: str) -> bool:
+    def _is_own(self, origin: str, host: str, scope: Scope) -> bool:
         scheme, separator, authority = origin.lower().partition("://")
         if scheme not in _DEFAULT_PORTS or not separator:
             return False
         default = _DEFAULT_PORTS[scheme]
-        own = [_authority(known, default) for known in (host, *self.origins)]
+        # TLS ends at a proxy, so that pages of listed places come by either scheme.
+        hosts = [host] if _SCHEMES.get(scope.get("scheme", "http")) == scheme else []
+        own = [_authority(known, default) for known in (*hosts, *self.origins)]
         return _authority(authority, default) in own and bool(_authority(authority)[0])
 
 

@@ -16,10 +16,12 @@ async def _app(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def _status(method: str = "GET", path: str = "/", query: str = "", kind: str = "http", **headers: str) -> int:
-    """What a guard of 127.0.0.1:3000, also reached as nixt.example.org, answers; 200 when it lets the request pass."""
+    """What a guard of 127.0.0.1:3000, also reached as nixt.example.org and by a tunnel on port 8080, answers; 200 when
+    it lets the request pass."""
     sent = {"host": "127.0.0.1:3000"} | {name.replace("_", "-"): value for name, value in headers.items()}
     scope: dict[str, Any] = {
         "type": kind,
+        "scheme": "http" if kind == "http" else "ws",
         "path": path,
         "query_string": query.encode(),
         "server": ("127.0.0.1", 3000),
@@ -27,7 +29,8 @@ def _status(method: str = "GET", path: str = "/", query: str = "", kind: str = "
     }
     if kind == "http":
         scope["method"] = method
-    guard = Guard(_app, reached_as("127.0.0.1", ["nixt.example.org"]), ["nixt.example.org"])
+    listed = ["nixt.example.org", "proxy.example.org:8443", "localhost:8080"]
+    guard = Guard(_app, reached_as("127.0.0.1", listed), listed)
     refusal = guard.refusal(scope)
     return refusal.status if refusal else 200
 
@@ -35,7 +38,7 @@ def _status(method: str = "GET", path: str = "/", query: str = "", kind: str = "
 @pytest.mark.parametrize(
     "host",
     ["127.0.0.1:3000", "localhost:3000", "LOCALHOST", "localhost.:3000", "[::1]:3000", "127.8.8.8", "nixt.example.org",
-     "nixt.example.org:8443"],
+     "nixt.example.org:443", "nixt.example.org:3000", "proxy.example.org:8443", "proxy.example.org", "localhost:8080"],
 )  # fmt: skip
 def test_names_of_this_server_are_served(host: str) -> None:
     assert _status(host=host) == 200
@@ -44,7 +47,8 @@ def test_names_of_this_server_are_served(host: str) -> None:
 @pytest.mark.parametrize(
     "host",
     ["evil.example", "evil.example:3000", "127.0.0.1.evil.example", "localhost.evil.example:3000", "10.0.0.1:3000", "",
-     "localhost@evil.example", "localhost/evil", "[::1].evil", "0x7f000001", "localhost:3000, evil.example", "[::2]"],
+     "localhost@evil.example", "localhost/evil", "[::1].evil", "0x7f000001", "localhost:3000, evil.example", "[::2]",
+     "127.0.0.1:3001", "localhost:80", "[::1]:443", "127.0.0.1:8080", "nixt.example.org:8443", "proxy.example.org:443"],
 )  # fmt: skip
 def test_other_names_are_refused_also_for_a_page_and_a_websocket(host: str) -> None:
     assert _status(host=host) == 421
@@ -72,6 +76,10 @@ def test_who_listens_on_all_addresses_is_reached_at_the_address_of_the_connectio
         (OWN, "127.0.0.1:3000", 200),
         ("http://localhost:8080", "localhost:8080", 200),  # a tunnel of ssh has a port of its own
         ("https://nixt.example.org", "nixt.example.org", 200),  # TLS ends at the proxy
+        ("https://proxy.example.org:8443", "proxy.example.org", 200),  # nginx's $host has no port
+        ("https://proxy.example.org:8443", "proxy.example.org:8443", 200),
+        ("https://proxy.example.org", "proxy.example.org", 403),
+        ("https://127.0.0.1:3000", "127.0.0.1:3000", 403),  # this server speaks http
         ("https://nixt.example.org", "127.0.0.1:3000", 200),  # the proxy sets Host
         ("http://localhost:38999", "localhost:3000", 403),  # another program of this machine
         ("http://127.0.0.1", "127.0.0.1:3000", 403),
@@ -149,9 +157,11 @@ def test_only_documents_of_queries_read(document: str, reads: bool) -> None:
     assert only_reads(document) is reads
 
 
-def test_a_header_that_is_sent_twice_is_refused() -> None:
-    hosts = [(b"host", b"127.0.0.1:3000"), (b"host", b"evil.example")]
-    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "server": None, "headers": hosts}
+@pytest.mark.parametrize("twice", [b"host", b"Host", b"origin"])
+@pytest.mark.parametrize("value", [OWN.encode(), b"evil.example"])
+def test_a_header_that_is_sent_twice_is_refused(twice: bytes, value: bytes) -> None:
+    headers = [(b"host", b"127.0.0.1:3000"), (b"origin", OWN.encode()), (twice, value)]
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "server": None, "headers": headers}
     refusal = Guard(_app, frozenset()).refusal(scope)
     assert refusal is not None and refusal.status == 400
 
