@@ -59,6 +59,15 @@ def ingest_run(
     return ingest.ingest(directory, _run_in(directory, run, settings), settings, progress)
 
 
+def stored_run(directory: Path, settings: Settings) -> str | None:
+    """The published run that holds the dump directory as it is now; None when it is new or has changed. Writes nothing.
+
+    Raises `IngestError` for a directory that cannot be listed, and `DamagedError`.
+    """
+    run = _run_in(directory, None, settings)
+    return run if ingest.is_published(directory, run, settings) else None
+
+
 def decode_share(directory: Path, settings: Settings, share: int, shares: int, run: str | None = None) -> int:
     """Decode one of `shares` shares of a dump directory's logs, counted from 0, for `ingest_run` to find; returns its
     bytes.

@@ -4,7 +4,7 @@ import click
 
 from nixt_pipeline import api
 from nixt_pipeline.comparison.decisions import DecisionsError, decisions_path, read_decisions
-from nixt_pipeline.errors import EXIT_INPUT, NixtError
+from nixt_pipeline.errors import EXIT_INPUT, NixtError, StorageError
 from nixt_pipeline.inert import visible
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.catalog import publish_catalog
@@ -31,7 +31,7 @@ def check(context: click.Context, runs: tuple[str, ...], repair: bool, form: str
         found = [checked for run in runs or published_runs(settings) for checked in _checked(run, settings, repair)]
         found += [] if runs else _decisions(settings)
         if repair:
-            publish_catalog(settings)
+            _renew_catalog(settings)
     if form == "text":
         _print_text(found)
     else:
@@ -39,6 +39,14 @@ def check(context: click.Context, runs: tuple[str, ...], repair: bool, form: str
         print_rows(["run", "path", "state", "problem", "derived"], rows, form)
     if any(checked.state == "damaged" for checked in found):
         context.exit(EXIT_INPUT)
+
+
+def _renew_catalog(settings: Settings) -> None:
+    """Make the views for other programs again. Who may not write them can check all the same."""
+    try:
+        publish_catalog(settings)
+    except StorageError as error:
+        say(f"the catalog stays as it was: {error}")
 
 
 def _checked(run: str, settings: Settings, repair: bool) -> list[Checked]:

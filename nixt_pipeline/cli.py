@@ -26,6 +26,9 @@ from nixt_pipeline.inspector.runs import RunDirectory
 from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import catalog, unread
 from nixt_pipeline.store.accounts import IngestSummary
+from nixt_pipeline.store.fan_out import IngestError
+from nixt_pipeline.store.files import explained
+from nixt_pipeline.store.manifest import read_manifest
 from nixt_pipeline.store.reading import warn_once
 from nixt_pipeline.terminal import Commands, InputError, input_errors, print_rows, say, show_log_inertly
 from nixt_pipeline.watch import look
@@ -100,9 +103,7 @@ def report(settings: Settings, run_or_directory: str, form: api.ReportForm, open
     A PDF is printed by Chromium or Chrome; md is a page of Markdown with the findings, for a ticket.
     """
     with input_errors():
-        run = run_or_directory
-        if Path(run_or_directory).is_dir():
-            run = _ingest(Path(run_or_directory), None, settings).run
+        run = _run_with_records(run_or_directory, settings)
         try:
             path = _analyse_and_report(run, settings, form)
         except StorageError as error:
@@ -128,10 +129,7 @@ def diagnose(context: click.Context, run_or_directory: str, form: str, fail_on: 
     """
     settings: Settings = context.obj
     with input_errors():
-        run = run_or_directory
-        if Path(run_or_directory).is_dir():
-            run = _ingest(Path(run_or_directory), None, settings).run
-        diagnosis = api.diagnose_run(run, settings)
+        diagnosis = api.diagnose_run(_run_with_records(run_or_directory, settings), settings)
     words = {"json": lambda d: json_text(d.to_json(), indent=1), "markdown": as_markdown, "text": as_text}
     click.echo(words[form](diagnosis))
     if fail_on and diagnosis.at_least(fail_on):
@@ -171,8 +169,10 @@ def demo(settings: Settings, seed: int) -> None:
 
     directory = settings.landing_dir / f"nccl-inspector-demo-{seed}"
     with input_errors():
-        job = write_demo_job(directory, seed=seed)
-        (directory / settings.finished_markers[0]).touch()
+        marker = directory / settings.finished_markers[0]
+        with explained(marker):
+            job = write_demo_job(directory, seed=seed)
+            marker.touch()
         say(f"Wrote {job.records:,} records of {len(job.hosts)} hosts to {directory}. {job.fault}")
         run = _ingest(directory, None, settings).run
         click.echo(_analyse_and_report(run, settings))
@@ -192,7 +192,8 @@ def ui(settings: Settings, host: str, port: int, read_only: bool) -> None:
     from nixt_pipeline.defs.home import listen, serve
 
     with input_errors():
-        settings.landing_dir.mkdir(parents=True, exist_ok=True)
+        with explained(settings.landing_dir):
+            settings.landing_dir.mkdir(parents=True, exist_ok=True)
         sockets = listen(host, port)
         if not is_loopback(host) and not read_only:
             say(
@@ -237,6 +238,27 @@ def watch(context: click.Context, directory: Path | None, once: bool) -> None:
 def _ingest(directory: Path, run: str | None, settings: Settings) -> IngestSummary:
     with _progress("Reading logs") as advance:
         return api.ingest_run(directory, settings, run, lambda done, total: advance(done, total, ""))
+
+
+def _run_with_records(run_or_directory: str, settings: Settings) -> str:
+    """The run that an argument means; a dump directory is ingested first, or where nothing can be stored, taken as it
+    was stored. Raises `InputError` when there is neither, or no record in it."""
+    directory = Path(run_or_directory)
+    if directory.is_dir():
+        try:
+            run = _ingest(directory, None, settings).run
+        except IngestError:
+            stored = api.stored_run(directory, settings)
+            if stored is None:
+                raise
+            run = stored
+    elif "/" in run_or_directory:
+        raise InputError(f"no such directory, and no run of that name: {visible(run_or_directory)}")
+    else:
+        run = run_or_directory
+    if not read_manifest(settings, run).records["stored"]:
+        raise InputError(unread.no_records(run, settings))
+    return run
 
 
 def _analyse_and_report(run: str, settings: Settings, form: api.ReportForm = "html") -> Path:

@@ -50,11 +50,32 @@ def test_a_share_that_does_not_exist_is_a_usage_error(dump: Path, share: str) ->
     assert "for example 3/16" in result.output
 
 
-def test_a_directory_without_a_record_is_an_input_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [["ingest"], ["diagnose"], ["report"], ["report", "--format", "md"]])
+def test_a_directory_without_a_record_is_an_input_error(tmp_path: Path, command: list[str]) -> None:
     write_log(tmp_path / "job" / "slurm.log", "hello")
-    result = nixt("ingest", str(tmp_path / "job"))
-    assert result.exit_code == 2
-    assert "no Inspector record in" in result.output
+    (tmp_path / "empty").mkdir()
+    junk, empty = nixt(*command, str(tmp_path / "job")), nixt(*command, str(tmp_path / "empty"))
+    assert (junk.exit_code, empty.exit_code) == (2, 2)
+    assert f"no Inspector record in {tmp_path / 'job'}" in junk.output
+    assert "1 file: no record in it: not JSON (slurm.log)" in junk.output
+    assert "to 10000 for NCCL 2.30 and later, to 500 for 2.29.7" in empty.output
+    assert "NOT ASSESSABLE" not in junk.output + empty.output
+
+
+@pytest.mark.parametrize("command", ["diagnose", "report"])
+def test_neither_a_directory_nor_a_run_and_a_run_without_a_record_are_input_errors(
+    tmp_path: Path, dump: Path, command: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for directory in (dump, tmp_path / "empty"):
+        nixt("ingest", str(directory))
+    listed = [run["run"] for run in json.loads(nixt("runs", "--format", "json").stdout)]
+    unknown = nixt(command, "nosuch")
+    assert f"no run 'nosuch' in data; known runs: {', '.join(sorted(listed))}" in unknown.output
+    path, empty = nixt(command, "some/path/nope"), nixt(command, "empty")
+    assert "no such directory, and no run of that name: some/path/nope" in path.output
+    assert "no Inspector record in" in empty.output
+    assert [result.exit_code for result in (unknown, path, empty)] == [2, 2, 2]
 
 
 def test_a_missing_directory_is_a_usage_error(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ COMMANDS = {
     "baselines": ["baselines"],
     "retention": ["retention"],
     "check": ["check"],
+    "check what is sound": ["check", "--repair"],
     "diagnose": ["diagnose", "one"],
     "diagnose without cells": ["diagnose", "not-analysed"],
     "compare": ["compare", "one", "two", "--fail-on", "regressed"],
@@ -70,7 +71,12 @@ COMMANDS = {
 
 def test_questions_are_answered_and_nothing_is_written(stored: Settings) -> None:
     before = contents(stored)
-    for name, arguments in COMMANDS.items():
+    directory = str(stored.landing_dir / "one")
+    of_directory = {
+        "diagnose a stored directory": ["diagnose", directory],
+        "report a stored directory": ["report", directory, "--format", "md"],
+    }
+    for name, arguments in {**COMMANDS, **of_directory}.items():
         result = as_reader(stored, "-m", "nixt_pipeline.cli", *arguments)
         assert result.returncode == 0, f"{name}: {result.stderr}"
         assert result.stdout, name
@@ -81,7 +87,11 @@ def test_questions_are_answered_and_nothing_is_written(stored: Settings) -> None
 
 def test_what_has_to_write_names_the_directory_its_group_and_the_umask(stored: Settings) -> None:
     (stored.landing_dir / "one" / "more-pid7.log").write_text(collective(sn=1) + "\n")
-    for arguments in (["ingest", str(stored.landing_dir / "one")], ["report", "one"]):
+    (stored.landing_dir / "new").mkdir()
+    (stored.landing_dir / "new" / "more-pid7.log").write_text(collective(sn=1) + "\n")
+    changed, new = str(stored.landing_dir / "one"), str(stored.landing_dir / "new")
+    stored.landing_dir.chmod(0o555)
+    for arguments in (["ingest", changed], ["report", "one"], ["diagnose", changed], ["diagnose", new], ["demo"]):
         result = as_reader(stored, "-m", "nixt_pipeline.cli", *arguments)
         assert result.returncode == 2
         assert "Permission denied: " in result.stderr

@@ -33,7 +33,7 @@ _UNKNOWN_KEY_CHARACTERS = 40
 # The first thing that goes wrong, and what to do about it.
 NO_RECORDS_HINT = (
     "from NCCL 2.30 on the plugin writes nothing unless NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS is set"
-    " (to 500, for example) in the environment of the job's processes"
+    " in the environment of the job's processes: to 10000 for NCCL 2.30 and later, to 500 for 2.29.7"
 )
 HOLDS_NO_LOG = f"holds no log: {NO_RECORDS_HINT}"
 NOT_REACHED = "not reached within the time budget"

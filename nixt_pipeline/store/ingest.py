@@ -68,16 +68,31 @@ def ingest(directory: Path, run: str, settings: Settings, progress: Progress | N
 def take_inventory(directory: Path, run: str, settings: Settings) -> Inventory:
     """List the files of the run and remember the list for the next stages. Raises `IngestError` for a missing
     directory."""
-    try:
-        own = (settings.data_dir, settings.reports_dir)
-        root = link_root(directory, settings.landing_dir, settings.follow_links)
-        inventory = discovery.take_inventory(directory, run, settings.finished_markers, settings.max_files, own, root)
-    except OSError as error:
-        raise IngestError(f"cannot list {directory}: {error.strerror or error}") from error
+    inventory = _list_files(directory, run, settings)
     path = layout.store_dir(settings, run) / layout.INVENTORY
     with run_lock(settings, run):
         write_text(inventory.to_json(), path)
     return inventory
+
+
+def is_published(directory: Path, run: str, settings: Settings) -> bool:
+    """Whether readers of `run` see the directory as it is now. Raises `IngestError` when it cannot be listed, and
+    `DamagedError`."""
+    try:
+        published = read_manifest(settings, run)
+    except UnknownRunError:
+        return False
+    inventory = _list_files(directory, run, settings)
+    return (published.source_dir, published.fingerprint) == (inventory.directory, inventory.fingerprint)
+
+
+def _list_files(directory: Path, run: str, settings: Settings) -> Inventory:
+    try:
+        own = (settings.data_dir, settings.reports_dir)
+        root = link_root(directory, settings.landing_dir, settings.follow_links)
+        return discovery.take_inventory(directory, run, settings.finished_markers, settings.max_files, own, root)
+    except OSError as error:
+        raise IngestError(f"cannot list {directory}: {error.strerror or error}") from error
 
 
 def validate_records(

@@ -16,6 +16,8 @@ from nixt_pipeline.store.files import write_text
 from nixt_pipeline.store.seals import Seal
 
 SCHEMA_VERSION = 2
+# Runs that the message about an unknown one names.
+_NAMED = 10
 
 
 class UnknownRunError(NixtError, LookupError):
@@ -80,7 +82,7 @@ def read_manifest(settings: Settings, run: str) -> Manifest:
             )
         return _MANIFEST.validate_python(content)
     except FileNotFoundError:
-        known = ", ".join(published_runs(settings)[:10]) or "none yet; start with: nixt ingest DIR"
+        known = _names(published_runs(settings))
         raise UnknownRunError(f"no run {run!r} in {settings.data_dir}; known runs: {known}") from None
     except PermissionError as error:
         raise damaged(run, path, f"cannot be read ({error.strerror})") from error
@@ -95,6 +97,11 @@ def damaged(run: str, path: Path, problem: str) -> DamagedError:
     return DamagedError(
         f"run {run}: {path} is damaged: it {problem}; `nixt check {run} --repair` rebuilds it from its logs"
     )
+
+
+def _names(runs: list[str]) -> str:
+    more = f" and {len(runs) - _NAMED:,} more (nixt runs lists them)" if len(runs) > _NAMED else ""
+    return ", ".join(runs[:_NAMED]) + more or "none yet; start with: nixt ingest DIR"
 
 
 def published_runs(settings: Settings) -> list[str]:
