@@ -40,6 +40,8 @@ _TAIL_HEADER = re.compile(rb"==> .* <==\s*")
 # Beyond this orjson silently turns an integer into a float.
 _MAX_EXACT = 2**64
 _DECODER = json.JSONDecoder(strict=False)
+# A key, a value after another, zeros: what damage leaves of a record, and a label has not.
+_INSIDE_OBJECT = re.compile(rb'"\s*:|,\s*"|\x00')
 
 
 class Fragment(NamedTuple):
@@ -51,6 +53,7 @@ class Fragment(NamedTuple):
     reason: str = ""
     non_finite: tuple[str, ...] = ()  # how infinities and NaNs were spelled, in order; in `value` all are NaN
     cut: Held | None = None  # the text of a record that was cut, for which the next line may have the rest
+    is_label: bool = False  # another program's text on the line of a record: a time before it, a word behind it
 
 
 def has_inspector_vocabulary(text: bytes) -> bool:
@@ -187,10 +190,10 @@ def _decode_carefully(data: bytes, wrappings: int, within: bool = False) -> Iter
         decoded = next(filter(None, (_decode_object(data, start, stop) for stop in stops)), None)
         if decoded is None:
             continue
-        yield from _rest(data, position, start, whole=False)
+        yield from _rest(data, position, start)
         yield decoded
         position = decoded.end
-    yield from _rest(data, position, len(data), whole=position == 0)
+    yield from _rest(data, position, len(data))
 
 
 def _decode_object(data: bytes, start: int, stop: int) -> Fragment | None:
@@ -216,10 +219,18 @@ def _decode_object(data: bytes, start: int, stop: int) -> Fragment | None:
     return Fragment(start, start + len(text[:end].encode("utf-8", "surrogateescape")), value, non_finite=non_finite)
 
 
-def _rest(data: bytes, start: int, end: int, whole: bool) -> Iterator[Fragment]:
-    piece = data[start:end]
+def _rest(data: bytes, start: int, end: int) -> Iterator[Fragment]:
+    piece = data[start:end].strip()
     if piece.strip(_PUNCTUATION):
-        yield Fragment(start, end, None, _reason(piece.strip(), whole))
+        whole = (start, end) == (0, len(data))
+        yield Fragment(start, end, None, _reason(piece, whole), is_label=not whole and _is_label(piece))
+
+
+def _is_label(piece: bytes) -> bool:
+    """Whether the text beside a record is no part of another one: it has no keys, and closes the braces it opens."""
+    if may_hold_record(piece) or _INSIDE_OBJECT.search(piece):
+        return False
+    return piece.count(b"{") == piece.count(b"}")
 
 
 def _reason(piece: bytes, whole: bool) -> str:

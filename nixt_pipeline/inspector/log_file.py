@@ -224,6 +224,9 @@ class _Decoding:
         self._joiner.lost.clear()
 
     def _fragment(self, line: Line, fragment: Fragment, stretch: "_Stretch") -> None:
+        if fragment.is_label:
+            self._summary.bytes_foreign += stretch.n_bytes
+            return
         if fragment.value is None:
             self._typer.lost_line(stretch.data)
             self._refuse(line, stretch, "rejected", fragment.reason)

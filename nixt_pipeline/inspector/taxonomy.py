@@ -229,7 +229,14 @@ FILE_COLUMNS: tuple[Column, ...] = (
     Column("bytes_stored", I64, COUNT, "bytes", "Bytes of stored records", nullable=False),
     Column("bytes_duplicate", I64, COUNT, "bytes", "Bytes of duplicates", nullable=False),
     Column("bytes_rejected", I64, COUNT, "bytes", "Bytes of rejected lines", nullable=False),
-    Column("bytes_foreign", I64, COUNT, "bytes", "Bytes of foreign lines and files", nullable=False),
+    Column(
+        "bytes_foreign",
+        I64,
+        COUNT,
+        "bytes",
+        "Bytes of foreign files and lines, and of other programs' text beside a record",
+        nullable=False,
+    ),
     Column("bytes_blank", I64, COUNT, "bytes", "Blank lines, byte order marks, padding", nullable=False),
     Column("content_digest", STRING, ID, "", "Hash of the decompressed content; equal digests are copies"),
 )

@@ -36,6 +36,27 @@ def test_a_torn_line_glued_to_a_good_one_costs_only_itself() -> None:
     assert good.value is not None
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"2025-08-30T21:00:00Z node-01 [rank0]: ", b""),
+        (b'2025-08-30\t{job="nccl"}\t', b""),
+        (b"<msg><![CDATA[", b"]]></msg>"),
+        (b"- msg: '", b"' [trailing]"),
+    ],
+)
+def test_text_beside_a_whole_record_is_a_label(before: bytes, after: bytes) -> None:
+    fragments = list(decode_line(before + GOOD + after))
+    assert [fragment.is_label for fragment in fragments] == [True, False, True][: len(fragments)]
+    assert sum(fragment.end - fragment.start for fragment in fragments) == len(before + GOOD + after)
+
+
+def test_no_end_of_a_torn_record_is_a_label() -> None:
+    for cut in range(1, len(GOOD)):
+        for line in (GOOD[:cut] + GOOD, GOOD[cut:] + GOOD, b"node-01: " + GOOD[:cut]):
+            assert not any(fragment.is_label for fragment in decode_line(line)), line
+
+
 def test_many_torn_records_in_one_line_take_no_longer_than_their_bytes() -> None:
     # An hour each, if every beginning looked for its end in all that follows.
     assert values(b'{"header":' * 20_000 + GOOD)[-1] is not None

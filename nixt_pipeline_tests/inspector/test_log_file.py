@@ -69,6 +69,17 @@ def test_every_byte_has_one_place(tmp_path: Path, settings: Settings) -> None:
     assert [row[2:4] for row in sink.refused] == [(len(good) + 2, 3), (len(good) + 16, 4), (len(good) + 116, 5)]
 
 
+def test_a_label_beside_a_record_is_foreign_and_no_line_is_rejected(tmp_path: Path, settings: Settings) -> None:
+    good = collective()
+    sink = Collected()
+    path = write_log(tmp_path / "x.log", f"21:00:00 node-01: {good} [done]", f"21:00:01 node-01: {good[:200]}")
+    summary = decode_file(path, path.name, 0, sink, settings)
+    assert (summary.records_collective, summary.lines_rejected, summary.lines_foreign) == (1, 1, 0)
+    assert (summary.bytes_stored, summary.bytes_foreign) == (len(good), len("21:00:00 node-01:  [done]\n"))
+    assert summary.bytes_stored + summary.bytes_foreign + summary.bytes_rejected == summary.bytes_read
+    assert len(sink.refused) == 1
+
+
 def test_a_file_of_something_else_is_one_foreign_thing(tmp_path: Path, settings: Settings) -> None:
     path = write_log(tmp_path / "slurm-1.log", "step 1 loss 2.5", "", "done")
     summary, _ = decode(path, settings)
