@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
+import xxhash
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nixt_pipeline.errors import NixtError
-from nixt_pipeline.inspector.inventory import RUN_INFO_FILE
+from nixt_pipeline.inspector.inventory import RUN_INFO_FILE, LogFile
 from nixt_pipeline.inspector.opening import FollowLinks, leads_out, link_root, open_regular
 from nixt_pipeline.inspector.set_aside import leftover_reason
 from nixt_pipeline.inspector.slurm import job_state
@@ -125,8 +126,22 @@ def read_run_info(directory: Path, root: Path | None = None) -> dict[str, object
         unknown = sorted(content.keys() - RunInfo.model_fields.keys())
         names = [f"{name:.{_UNKNOWN_KEY_CHARACTERS}}" for name in unknown[:_UNKNOWN_KEYS]]
         return info | ({"unknown_keys": names} if names else {})
-    except (OSError, ValueError, ValidationError) as error:
+    except ValidationError as error:
+        # Only the first part of the place is a name of ours; others are keys of the file.
+        first = error.errors()[0]
+        return {"problem": f"{path.name} is not usable: {': '.join([*map(str, first['loc'][:1]), first['msg']])}"}
+    except (OSError, ValueError) as error:
         return {"problem": f"{path.name} is not usable: {str(error).splitlines()[0]}"}
+
+
+def refused_run_info(directory: Path, root: Path | None = None) -> LogFile | None:
+    """A `run.json` that is not usable, as a file that is left alone for that reason; None for any other."""
+    problem = read_run_info(directory, root).get("problem")
+    if problem is None:
+        return None
+    reason = str(problem).removeprefix(f"{RUN_INFO_FILE} is ")
+    digest = xxhash.xxh3_64_hexdigest(reason.encode("utf-8", "backslashreplace"))
+    return LogFile(RUN_INFO_FILE, 0, 0, digest, "none", None, None, None, None, ignored=reason)
 
 
 def _is_deeper(value: object, levels: int) -> bool:

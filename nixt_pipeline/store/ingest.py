@@ -28,7 +28,7 @@ from nixt_pipeline.errors import DamagedError, StorageError, storage_error
 from nixt_pipeline.inspector import inventory as discovery
 from nixt_pipeline.inspector.inventory import Inventory
 from nixt_pipeline.inspector.opening import link_root
-from nixt_pipeline.inspector.runs import run_info
+from nixt_pipeline.inspector.runs import refused_run_info, run_info
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import accounts as books
 from nixt_pipeline.store import duplicates, fan_out, layout, leftovers, takeover
@@ -90,9 +90,11 @@ def _list_files(directory: Path, run: str, settings: Settings) -> Inventory:
     try:
         own = (settings.data_dir, settings.reports_dir)
         root = link_root(directory, settings.landing_dir, settings.follow_links)
-        return discovery.take_inventory(directory, run, settings.finished_markers, settings.max_files, own, root)
+        found = discovery.take_inventory(directory, run, settings.finished_markers, settings.max_files, own, root)
     except OSError as error:
         raise IngestError(f"cannot list {directory}: {error.strerror or error}") from error
+    refused = refused_run_info(directory, root)
+    return replace(found, files=(*found.files, refused)) if refused else found
 
 
 def validate_records(

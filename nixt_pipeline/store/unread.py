@@ -92,10 +92,13 @@ def first_words(manifest: Manifest) -> str:
 
 
 def wrote_nothing(manifest: Manifest) -> bool:
-    """Whether there is nothing in the run's directory that could hold a record: no file, or empty ones only."""
-    return not any(count for status, count in manifest.files.items() if status != "empty")
+    """Whether there is nothing in the run's directory that could hold a record: no file, or empty ones only, beside a
+    `run.json`."""
+    others = sum(count for status, count in manifest.files.items() if status != "empty")
+    return others == 0 or (others == manifest.files.get(IGNORED) == 1 and "problem" in manifest.run_info)
 
 
 def _found(manifest: Manifest) -> str:
     empty = manifest.files.get("empty", 0)
-    return f"it holds {f'{empty:,} empty' if empty else 'no'} file{'' if empty == 1 else 's'}"
+    refused = f" ({visible(str(manifest.run_info['problem']))})" if "problem" in manifest.run_info else ""
+    return f"it holds {f'{empty:,} empty' if empty else 'no'} file{'' if empty == 1 else 's'}{refused}"

@@ -1,5 +1,7 @@
 """What did not become records is named with its reason, and nothing is counted twice."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,44 @@ def test_a_file_that_cannot_be_read_is_named_beside_those_that_can(tmp_path: Pat
     ingest(tmp_path / "in", "run", settings)
     (line,) = set_aside("run", settings)
     assert line.startswith("node-01-pid2.log: a link out of the directory")
+
+
+def _link_out(path: Path) -> None:
+    path.symlink_to("/etc/hostname")
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (_link_out, "a link out of the directory; it is followed with NIXT_FOLLOW_LINKS=anywhere"),
+        (lambda path: path.symlink_to("/proc/self/environ"), "a link out of the directory"),
+        (os.mkfifo, "no regular file"),
+        (Path.mkdir, "no regular file"),
+        (lambda path: path.write_text("name: x"), "not usable: "),
+        (lambda path: path.write_text('{"gpus": "many"}'), "not usable: gpus: Input should be a valid integer"),
+        (lambda path: path.write_text(" " * (1 << 20) + "{}"), "not usable: larger than 1048576 bytes"),
+    ],
+)
+def test_a_run_json_that_is_refused_is_named_with_its_reason(
+    tmp_path: Path, settings: Settings, make: Callable[[Path], object], reason: str
+) -> None:
+    path = tmp_path / "in" / "run.json"
+    write_log(tmp_path / "in" / "node-01-pid1.log", *records(1))
+    make(path)
+    assert ingest(tmp_path / "in", "run", settings).files["ignored"] == 1
+    (line,) = set_aside("run", settings)
+    assert line.startswith(f"run.json: {reason}")
+    path.rmdir() if path.is_dir() else path.unlink()
+    path.write_text('{"name": "x"}')
+    assert ingest(tmp_path / "in", "run", settings).files["ignored"] == 0
+    assert set_aside("run", settings) == []
+
+
+def test_a_run_json_that_is_refused_is_no_log_of_an_empty_directory(tmp_path: Path, settings: Settings) -> None:
+    (tmp_path / "in").mkdir()
+    _link_out(tmp_path / "in" / "run.json")
+    ingest(tmp_path / "in", "run", settings)
+    assert "it holds no files (run.json is a link out of the directory; " in no_records("run", settings)
 
 
 def test_an_empty_directory_says_what_to_set(tmp_path: Path, settings: Settings) -> None:
