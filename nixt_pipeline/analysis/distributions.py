@@ -6,8 +6,8 @@ of the time, so that it is computed here, a list at once, which takes a fraction
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 
 # Counting looks at each value once and at each number of the range once; partial sorting takes several times as long.
 _COUNTED_RANGE = 4
+_JOINED_AT_ONCE = 4096
 
 # GROUP BY this, and each group is of one kernel whose bandwidths are either all written or all the formula's.
 KERNEL = "coll, n_ranks, nnodes, coll_msg_size_bytes, coll_busbw_gbs IS NULL AND flags & $bandwidth_flags = 0"
@@ -62,20 +63,22 @@ def summarise(
     groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for row, key in enumerate(zip(*(samples[name].to_pylist() for name in keys), strict=True)):
         groups[key].append(row)
-    kernels = [Kernel(*kernel) for kernel in zip(*(samples[name].to_pylist() for name in Kernel._fields), strict=True)]
-    times, written = _lists(samples["times_us"]), _lists(samples["written_busbw_gbs"])
+    of_kernels = [samples[name].to_pylist() for name in Kernel._fields]
+    times, written = _Lists(samples["times_us"]), _Lists(samples["written_busbw_gbs"])
     records = samples["records"].to_numpy()
     found: dict[str, list[Any]] = {"records": [], "busbw": [], "exec_time": [], "exec_time_mean_us": []}
     for rows in groups.values():
         found["records"].append(int(records[rows].sum()))
-        of_group = times[rows[0]] if len(rows) == 1 else np.concatenate([times[row] for row in rows])
-        if len(rows) == 1 and kernels[rows[0]].by_formula:
-            busbw, exec_time = _of_one_kernel(kernels[rows[0]], of_group, busbw_quantiles, time_quantiles)
+        kernels = (Kernel(*(column[row] for column in of_kernels)) for row in rows)
+        of_group = _joined(times[row] for row in rows)
+        if len(rows) == 1 and of_kernels[-1][rows[0]]:
+            busbw, exec_time = _of_one_kernel(next(kernels), of_group, busbw_quantiles, time_quantiles)
         else:
-            bandwidths = [
-                busbw_of_times(kernels[row], times[row]) if kernels[row].by_formula else written[row] for row in rows
-            ]
-            busbw = _quantiles(np.concatenate(bandwidths), busbw_quantiles)
+            bandwidths = (
+                busbw_of_times(kernel, times[row]) if kernel.by_formula else written[row]
+                for row, kernel in zip(rows, kernels, strict=True)
+            )
+            busbw = _quantiles(_joined(bandwidths), busbw_quantiles)
             exec_time = _quantiles(of_group, time_quantiles)
         found["busbw"].append(busbw)
         found["exec_time"].append(exec_time)
@@ -127,13 +130,24 @@ def busbw_of_times(kernel: Kernel, times_us: NDArray[Any]) -> Floats:
     return bandwidths
 
 
-def _lists(column: pa.ChunkedArray) -> list[NDArray[Any]]:
-    """The lists of a column as arrays; empty for null."""
-    arrays = []
-    for chunk in column.chunks:
-        values, ends = chunk.values.to_numpy(), chunk.offsets.to_numpy()
-        arrays += [values[start:end] for start, end in pairwise(ends)]
-    return arrays
+class _Lists:
+    """The lists of a column, each an array that is made when it is asked for; empty for null."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        lists = column.combine_chunks()
+        self._values, self._ends = lists.values.to_numpy(zero_copy_only=False), lists.offsets.to_numpy()
+
+    def __getitem__(self, row: int) -> NDArray[Any]:
+        return self._values[self._ends[row] : self._ends[row + 1]]
+
+
+def _joined(arrays: Iterable[NDArray[Any]]) -> NDArray[Any]:
+    """All values in one array. A few arrays at a time: each takes a hundred bytes besides what it holds."""
+    remaining = iter(arrays)
+    joined = []
+    while batch := list(islice(remaining, _JOINED_AT_ONCE)):
+        joined.append(batch[0] if len(batch) == 1 else np.concatenate(batch))
+    return joined[0] if len(joined) == 1 else np.concatenate(joined)
 
 
 def _of_one_kernel(
