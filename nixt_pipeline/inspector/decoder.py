@@ -7,13 +7,22 @@ numbers beyond 64 bits, broken UTF-8. What stands within another program's objec
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any, NamedTuple
 
 import orjson
 
-from nixt_pipeline.inspector.envelopes import BODIES, Held, as_record, held_in, may_hold_record, values_in
+from nixt_pipeline.inspector.envelopes import (
+    BODIES,
+    Held,
+    as_record,
+    held_in,
+    may_hold_record,
+    unescaped,
+    values_in,
+)
 
 # How a line of ours can begin: v4.0 records and markers with a header, v4.3 and later also with a bare body.
 _RECORD_START = re.compile(rb'\{\s*"(?:header|metadata|coll_perf|p2p_perf|dump_stats|proxy_trace)"\s*:')
@@ -25,6 +34,8 @@ _PUNCTUATION = b" \t\r\n\v\f,[]"
 _MAX_WRAPPINGS = 8
 # In so many forms an envelope may hold the one record that it is about.
 _MOST_FORMS = 4
+# Colours, and the links and titles of terminals.
+_TERMINAL_CODE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 # How Python prints a record.
 _SINGLE_QUOTED = re.compile(rb"'(?:coll_perf|p2p_perf)'\s*:")
 # Keys that only Inspector writes: whether a text without a single record is a damaged log or somebody else's file.
@@ -72,10 +83,11 @@ def decode_line(data: bytes, wrappings: int = 0) -> Iterator[Fragment]:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        yield from _decode_carefully(data, wrappings)
+        yield from _decode_without_colours(data, wrappings)
         return
     if isinstance(value, dict) and any(isinstance(value.get(key), dict) for key in BODIES):
-        yield from (Fragment(0, len(data), value),) if _is_exact(value) else _decode_carefully(data, wrappings)
+        record = value if "header" in value else as_record(value)
+        yield from (Fragment(0, len(data), record),) if _is_exact(value) else _decode_carefully(data, wrappings)
         return
     held = _held_exactly(value, data) if may_hold_record(data) else []
     several = len(held) > 1 or (held and isinstance(value, list))
@@ -168,13 +180,35 @@ def _is_exact(record: dict[str, Any]) -> bool:
     return True
 
 
+def _decode_without_colours(data: bytes, wrappings: int) -> Iterator[Fragment]:
+    """As `_decode_carefully`, but blind to the codes that colour a terminal; their bytes go to what follows them."""
+    codes = [match.span() for match in _TERMINAL_CODE.finditer(data)]
+    if not codes:
+        yield from _decode_carefully(data, wrappings)
+        return
+    text = _TERMINAL_CODE.sub(b"", data)
+    ends = [end for _, end in codes]
+    # Where in `text` each code stood, and how many bytes of codes there were up to its end.
+    lengths = list(accumulate(end - start for start, end in codes))
+    stood = [end - length for end, length in zip(ends, lengths, strict=True)]
+
+    def in_data(position: int) -> int:
+        before = bisect_left(stood, position)
+        return len(data) if position == len(text) else position + (lengths[before - 1] if before else 0)
+
+    for fragment in _decode_carefully(text, wrappings):
+        yield fragment._replace(start=in_data(fragment.start), end=in_data(fragment.end))
+
+
 def _decode_carefully(data: bytes, wrappings: int, within: bool = False) -> Iterator[Fragment]:
     """Try an object at each place where a record can start, from the left; what lies between is a fragment with a
     reason. `within` looks for records in an array or object that begins the line."""
     starts = [match.start() for match in _RECORD_START.finditer(data)]
     if not starts and may_hold_record(data):
-        values = values_in(data.decode("utf-8", "surrogateescape"))
-        if wrapped := _out_of(chain.from_iterable(map(held_in, values)), len(data), wrappings):
+        text = data.decode("utf-8", "surrogateescape")
+        wrapped = _out_of(chain.from_iterable(map(held_in, values_in(text))), len(data), wrappings)
+        wrapped = wrapped or _out_of(chain.from_iterable(map(held_in, unescaped(text))), len(data), wrappings)
+        if wrapped:
             yield from wrapped
             return
     if data.startswith(b"{") and 0 not in starts[:1]:

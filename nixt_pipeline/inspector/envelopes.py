@@ -1,15 +1,19 @@
 """What log collectors and log stores make of a record: where in a JSON value, or in a text, it still stands.
 
 No list of collectors: a record is found as an object under any key at any depth, as flat keys (`header.id`), as text
-in a string (escaped as often as it was wrapped), as an array of byte values, or as Base64.
+in a string (escaped as often as it was wrapped, for JSON, HTML or URLs), as an array of byte values, as hexadecimal
+digits, or as Base64, also of gzip.
 """
 
 import base64
 import binascii
+import html
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+from urllib.parse import unquote_plus
 
 import orjson
 
@@ -18,19 +22,28 @@ _SECTIONS = ("header", "metadata", *BODIES)
 _NAMES = "|".join(BODIES)
 # A text that may hold a record, or begins like one that was cut.
 _TEXT_OF_INTEREST = re.compile(rf"{_NAMES}|^\s*\{{\s*\"(?:header|metadata)\"\s*:")
-# What such a text looks like in the bytes of a line, whatever it is wrapped in: as text, as byte values, as Base64.
+# How a text begins that is encoded: `{"` and gzip in Base64, `{"` in hexadecimal digits.
+_BASE64_OBJECT, _BASE64_GZIP, _HEX_OBJECT = "eyJ", "H4sI", "7b22"
+_ENCODING = rf"(?:\b|\\x)(?:{_BASE64_OBJECT}|{_BASE64_GZIP}|7[bB]22)[\w+/-]{{36}}"
+_ENCODED = re.compile(rf"{_ENCODING}[\w+/-]*={{0,2}}", re.ASCII)
+# What such a text looks like in the bytes of a line, whatever it is wrapped in: as text, as byte values, encoded.
 _MAY_HOLD = re.compile(
-    rf"{_NAMES}|\"\"?(?:header|metadata)\\*\"|\[\s*\d{{1,3}}\s*,\s*\d{{1,3}}\s*,\s*\d{{1,3}}\s*,|\"eyJ".encode()
+    rf"{_NAMES}|\"\"?(?:header|metadata)\\*\"|\[\s*\d{{1,3}}\s*,\s*\d{{1,3}}\s*,\s*\d{{1,3}}\s*,"
+    rf"|{_ENCODING}".encode()
 )
-# `prefix.coll_perf.coll_sn`, with the separators of Elasticsearch, jq, Loki (`_`) and others.
-_FLAT_BODY = re.compile(rf"(?P<prefix>.*?)(?:{_NAMES})(?P<separator>[._:/])\w.*", re.DOTALL)
+# A batch of records shrinks to a thirtieth; a hostile text unfolds a thousandfold.
+_MAX_UNFOLDING, _MAX_UNFOLDED_BYTES = 50, 16 << 20
+_HTML_QUOTE, _URL_QUOTE = re.compile(r"&(?:quot|#34|#x22);", re.IGNORECASE), "%22"
+# `prefix.coll_perf.coll_sn`, or `prefix.coll_perf` for an object, with the separators of Elasticsearch, jq, Loki (`_`)
+# and others.
+_FLAT_BODY = re.compile(rf"(?P<prefix>.*?)(?:{_NAMES})(?:(?P<separator>[._:/])\w.*)?", re.DOTALL)
+_FLAT_HEADER, _HEADER_KEYS = re.compile(r"header(?P<separator>[._:/])\w"), {"id", "rank", "n_ranks"}
 # A record that stands escaped in a text that is no JSON: with backslashes, or with quotes doubled (CSV).
 _ESCAPED_START = re.compile(rf'\{{\s*(?P<quote>\\+"|"")(?:{"|".join(_SECTIONS)})(?P=quote)\s*:')
 # What is left of the string in which it stands, up to its closing quote.
 _CSV_REST = re.compile(r'(?:[^"]++|"")*+')
 _STRING_REST = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _KEY_VALUES, _PAIR = "kvlistValue", {"key", "value"}
-_BASE64_OBJECT = "eyJ"
 _MIN_BYTE_VALUES = 40
 _DECODER = json.JSONDecoder(strict=False)
 
@@ -84,9 +97,13 @@ def held_in(value: object) -> Iterator[Held]:
             if text is not None:
                 yield Held(place, None, text)
                 continue
+            record = as_record(_from_pairs(node))
+            if record is not None:
+                yield Held(place, record)
+                continue
             stack += [(place, child) for child in reversed(node) if isinstance(child, dict | list | str)]
         elif isinstance(node, str):
-            text = _from_base64(node) if node.startswith(_BASE64_OBJECT) else node
+            text = _decoded(node)
             if _TEXT_OF_INTEREST.search(text):
                 yield Held(place, None, text)
 
@@ -96,12 +113,29 @@ def as_record(node: dict[str, Any]) -> dict[str, Any] | None:
     for body in BODIES:
         if body in node:
             if isinstance(node[body], dict):
-                return node
+                return node if "header" in node else _with_header(node)
             return _with_parsed_sections(node) if isinstance(node[body], str) else None
     flat = next(
         filter(None, (_FLAT_BODY.fullmatch(key) for key in node if "_perf" in key or "dump_stats" in key)), None
     )
-    return None if flat is None else _unflattened(node, flat["prefix"], flat["separator"])
+    if flat is None:
+        return None
+    if flat["separator"]:
+        return _unflattened(node, flat["prefix"], flat["separator"])
+    return as_record({key.removeprefix(flat["prefix"]): value for key, value in node.items()})
+
+
+def _with_header(node: dict[str, Any]) -> dict[str, Any]:
+    """A record whose header may stand as flat keys."""
+    flat = next((match for match in map(_FLAT_HEADER.match, node) if match), None)
+    return _unflattened(node, "", flat["separator"]) if flat else node
+
+
+def header_hint(record: dict[str, Any]) -> str:
+    """Where the header of a record without one seems to be, as the end of a sentence; nothing if nowhere."""
+    named = (key for key, value in record.items() if isinstance(value, dict) and {*value} >= _HEADER_KEYS)
+    key = next(named, None)
+    return "" if key is None else f"; `{key}` has the keys of a header and must be called `header`"
 
 
 def _with_parsed_sections(node: dict[str, Any]) -> dict[str, Any] | None:
@@ -119,6 +153,9 @@ def _unflattened(node: dict[str, Any], prefix: str, separator: str) -> dict[str,
     """Flat keys as sections of keys; what belongs to no section stays as it is. Search results hold arrays of one."""
     record: dict[str, Any] = {}
     for key, value in node.items():
+        if key.removeprefix(prefix) in _SECTIONS:
+            record[key.removeprefix(prefix)] = value
+            continue
         section = next((name for name in _SECTIONS if key.startswith(f"{prefix}{name}{separator}")), None)
         if section is None:
             record[key] = value
@@ -137,8 +174,11 @@ def _from_key_values(node: dict[str, Any]) -> dict[str, Any]:
     """The object that OpenTelemetry writes as a list of keys and typed values."""
     listed = node[_KEY_VALUES]
     pairs = listed.get("values") if isinstance(listed, dict) else None
-    if not isinstance(pairs, list):
-        return node
+    return _from_pairs(pairs) if isinstance(pairs, list) else node
+
+
+def _from_pairs(pairs: list[Any]) -> dict[str, Any]:
+    """The object whose keys and values are the items of a list, as OpenTelemetry writes attributes."""
     return {str(pair["key"]): _plain(pair["value"]) for pair in pairs if isinstance(pair, dict) and {*pair} >= _PAIR}
 
 
@@ -163,11 +203,40 @@ def _from_byte_values(node: list[Any]) -> str | None:
     return text if _TEXT_OF_INTEREST.search(text) else None
 
 
-def _from_base64(text: str) -> str:
+def _decoded(text: str) -> str:
+    """What a text encodes in hexadecimal digits (PostgreSQL puts `\\x` before them) or Base64, itself if nothing."""
+    digits = text.removeprefix("\\x")
     try:
-        return base64.b64decode(text, validate=True).decode("utf-8", "replace")
-    except (binascii.Error, ValueError):
-        return text
+        if digits[:4].lower() == _HEX_OBJECT:
+            return bytes.fromhex(digits).decode("utf-8", "replace")
+        if text.startswith((_BASE64_OBJECT, _BASE64_GZIP)):
+            data = _from_base64(text)
+            return data.decode("utf-8", "replace") if text.startswith(_BASE64_OBJECT) else _unfolded(data)
+    except (binascii.Error, ValueError, zlib.error):
+        pass
+    return text
+
+
+def _from_base64(text: str) -> bytes:
+    """The bytes of a text in either alphabet of Base64, padded or not."""
+    digits = text.rstrip("=").replace("-", "+").replace("_", "/")
+    return base64.b64decode(digits + "=" * (-len(digits) % 4), validate=True)
+
+
+def _unfolded(data: bytes) -> str:
+    """The text in gzip as far as it is no larger than that of a log; nothing if it holds gzip itself."""
+    most = min(_MAX_UNFOLDING * len(data), _MAX_UNFOLDED_BYTES)
+    text = zlib.decompressobj(wbits=31).decompress(data, most).decode("utf-8", "replace")
+    return "" if _BASE64_GZIP in text else text
+
+
+def unescaped(text: str) -> list[str]:
+    """What stands in a text escaped for HTML or for URLs, or encoded without quotes around it."""
+    if _HTML_QUOTE.search(text):
+        return [html.unescape(text)]
+    if _URL_QUOTE in text:
+        return [unquote_plus(text)]
+    return [decoded for encoded in _ENCODED.findall(text) if (decoded := _decoded(encoded)) != encoded]
 
 
 # Beginnings of objects and arrays in one line that turn out to be none; each may cost as much as the line is long.

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from nixt_pipeline.inspector.envelopes import header_hint
 from nixt_pipeline.inspector.operations import (
     BANDWIDTH_FLAGS,
     RecordFlag,
@@ -106,7 +107,8 @@ class RecordTyper:
         if header is None:
             self.stateful = True
             if self.marker is None or self.marker.remaining <= 0:
-                raise RejectedError("no header, and no dump_stats marker in force to take it from")
+                hint = header_hint(value)
+                raise RejectedError(f"no header, and no dump_stats marker in force to take it from{hint}")
             self.marker.remaining -= 1
             return self.marker.header, self.marker.metadata
         metadata = {} if value.get("metadata") is None else value["metadata"]

@@ -1,17 +1,20 @@
 """What log collectors make of a record, and that the record is found in it."""
 
 import base64
+import gzip
+import html
 import json
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nixt_pipeline.inspector.decoder import decode_line
-from nixt_pipeline.inspector.envelopes import as_record
+from nixt_pipeline.inspector.envelopes import as_record, header_hint
 from nixt_pipeline_tests.records import collective, send
 
 LINE = collective(sn=7)
@@ -67,6 +70,22 @@ def key_values(value: Any) -> Any:
         f"ts=2025-08-30 level=info msg={dumps(LINE)} caller=main.go:1",
         f'2025-08-30 21:00:00 nccl.rank0: {{"log"=>{dumps(LINE)}, "stream"=>"stdout"}}',
         dumps({"outer": dumps({"inner": dumps({"log": LINE})})}),
+        dumps({f"nccl.{section}": keys for section, keys in RECORD.items()}),
+        dumps({"event": {f"nccl_{section}": dumps(keys) for section, keys in RECORD.items()}}),
+        dumps({"header": RECORD["header"], **{k: v for k, v in FLAT.items() if not k.startswith("header")}}),
+        dumps({"coll_perf": RECORD["coll_perf"], **{k: v for k, v in FLAT.items() if not k.startswith("coll")}}),
+        dumps({"attributes": [{"key": key, "value": key_values(value)} for key, value in FLAT.items()]}),
+        dumps({"attributes": [{"key": key, "value": key_values(keys)} for key, keys in RECORD.items()]}),
+        html.escape(f"<event><msg>{LINE}</msg></event>").replace("&lt;", "<").replace("&gt;", ">"),
+        dumps({"xml": f"<msg>{LINE.replace(chr(34), '&#34;')}</msg>"}),
+        dumps({"request": "/log?d=" + quote(LINE)}),
+        "GET /log?d=" + quote_plus(LINE) + "&level=info HTTP/1.1",
+        dumps({"payload": LINE.encode().hex()}),
+        dumps({"payload": "\\x" + LINE.encode().hex().upper()}),
+        f"rank0 {LINE.encode().hex()}",
+        dumps({"awslogs": {"data": base64.b64encode(gzip.compress(dumps({"log": LINE}).encode())).decode()}}),
+        f"rank0 {base64.b64encode(gzip.compress(LINE.encode())).decode()}",
+        dumps({"data": base64.urlsafe_b64encode((LINE + " ?>?>~~").encode()).decode().rstrip("=")}),
     ],
     ids=lambda line: line[:40],
 )
@@ -113,11 +132,39 @@ def test_a_record_that_stands_there_in_several_forms_is_one() -> None:
     ("line", "reason"),
     [
         (repr(RECORD), "keys of Inspector's in single quotes (a Python dictionary), which is no JSON"),
-        (LINE.replace('"', "&quot;"), "words of Inspector's, but no JSON object with them"),
+        (LINE.replace('"', "%%"), "words of Inspector's, but no JSON object with them"),
+        (LINE[:-30].replace('"', "&quot;"), "record cut short or malformed, as escaped text"),
+        (quote(LINE[:-30]), "record cut short or malformed, as escaped text"),
     ],
 )
 def test_what_is_no_json_says_what_was_seen(line: str, reason: str) -> None:
     assert reasons(line) == [reason]
+
+
+def test_a_header_of_another_name_is_named() -> None:
+    renamed = {"labels": RECORD["header"], "coll_perf": RECORD["coll_perf"]}
+    assert header_hint(renamed) == "; `labels` has the keys of a header and must be called `header`"
+    assert header_hint({"labels": {"rank": 1}, "coll_perf": RECORD["coll_perf"]}) == ""
+
+
+def test_codes_that_colour_a_terminal_hide_no_record() -> None:
+    coloured = LINE.replace('"coll_perf"', '\x1b[31m"coll_perf"\x1b[0m')
+    for line in (f"\x1b[2m21:00:00\x1b[0m \x1b[32mINFO\x1b[0m {coloured}", dumps({"log": coloured})):
+        assert records(line) == [RECORD]
+    data = f"\x1b[2m21:00:00\x1b[0m {coloured}{coloured}\x1b[m".encode()
+    fragments = list(decode_line(data))
+    assert [fragment.is_label for fragment in fragments] == [True, False, False]
+    assert [data[fragment.start : fragment.end] for fragment in fragments] == [
+        b"\x1b[2m21:00:00\x1b[0m ",
+        coloured.encode(),
+        coloured.encode() + b"\x1b[m",
+    ]
+
+
+def test_gzip_in_a_text_unfolds_no_further_than_a_log_would() -> None:
+    bomb = base64.b64encode(gzip.compress(b'{"coll_perf":' + b" " * 1_000_000 + LINE.encode())).decode()
+    (reason,) = reasons(dumps({"data": bomb}))
+    assert reason.endswith("as text under `data`")
 
 
 def test_numbers_of_many_digits_keep_every_digit_in_an_envelope() -> None:
