@@ -11,7 +11,7 @@ import zlib
 
 import pyarrow as pa
 
-from nixt_pipeline.inspector.decompression import XZ_MEMORY_BYTES
+from nixt_pipeline.inspector.decompression import XZ_MEMORY_BYTES, compression_of
 
 # Certainly no logs; they are named but not read.
 _FOREIGN_NAME = re.compile(
@@ -38,6 +38,15 @@ _ARCHIVES = (
     (b"Rar!\x1a\x07", "rar"),
     (b"070701", "cpio"),
     (b"!<arch>\n", "ar"),
+)
+# Compressions that are not read, by what their files begin with.
+_UNREAD_COMPRESSIONS = (
+    # The older format of xz has no magic: usual properties, a dictionary, the size (unknown, or below 1 TiB), a zero.
+    (re.compile(rb"\x5d\x00\x00.{2}(?:\xff{8}|.{5}\x00{3})\x00", re.DOTALL), "lzma"),
+    (re.compile(rb"LZIP[\x00\x01]"), "lzip"),
+    (re.compile(rb"\x1f\x9d"), "compress"),
+    (re.compile(rb"\x89LZO\x00\r\n\x1a\n"), "lzop"),
+    (re.compile(rb"\xff\x06\x00\x00sNaPpY"), "snappy"),
 )
 _TAR_BLOCK_BYTES = 512
 
@@ -73,11 +82,19 @@ def leftover_reason(path: str) -> str | None:
 
 
 def archive_reason(head: bytes, compression: str) -> str | None:
-    """Why a file that begins with `head` is not read if it is an archive, whatever its name; None for any other."""
+    """Why a file that begins with `head` is not read if it is an archive, or compressed in a way that is not read,
+    whatever its name; None for any other."""
     kind = next((kind for magic, kind in _ARCHIVES if head.startswith(magic)), None)
-    if kind is None and is_tar(unfolded_beginning(head, compression)):
+    unread = next((kind for magic, kind in _UNREAD_COMPRESSIONS if magic.match(head)), None)
+    if unread is not None and kind is None:
+        return f"compressed with {unread}, which is not read: unpack it, or pack it with gzip, bzip2, xz, zstd or lz4"
+    beginning = unfolded_beginning(head, compression)
+    if kind is None and is_tar(beginning):
         kind = "tar" if compression == "none" else f"tar, {compression}"
-    return f"an archive ({kind}): unpack it to have the logs in it read" if kind else None
+    if kind is not None:
+        return f"an archive ({kind}): unpack it to have the logs in it read"
+    inner = "none" if compression == "none" else compression_of(beginning)
+    return None if inner == "none" else f"compressed twice ({inner} within {compression}): unpack it once"
 
 
 def is_tar(block: bytes) -> bool:

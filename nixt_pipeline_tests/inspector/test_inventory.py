@@ -129,6 +129,28 @@ def test_a_compressed_log_is_no_archive_even_if_its_name_says_so(tmp_path: Path)
     assert file.is_log
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (lzma.compress(collective().encode(), lzma.FORMAT_ALONE), "compressed with lzma, which is not read: unpack it"),
+        (b"LZIP\x01\x0c" + bytes(20), "compressed with lzip, which is not read: unpack it"),
+        (gzip.compress(gzip.compress(collective().encode())), "compressed twice (gzip within gzip): unpack it once"),
+        (bz2.compress(lzma.compress(collective().encode())), "compressed twice (xz within bzip2): unpack it once"),
+    ],
+)
+def test_what_is_compressed_in_a_way_that_is_not_read_says_so(tmp_path: Path, content: bytes, reason: str) -> None:
+    (tmp_path / "h-pid8.log").write_bytes(content)
+    (file,) = take_inventory(tmp_path, "r", (), 100).files
+    assert (file.ignored or "").startswith(reason)
+
+
+@pytest.mark.parametrize("content", [bytes(64), f"]{collective()}".encode("utf-32-le"), collective().encode("utf-16")])
+def test_zeros_are_no_sign_of_a_compression(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "h-pid8.log").write_bytes(content)
+    (file,) = take_inventory(tmp_path, "r", (), 100).files
+    assert file.ignored is None
+
+
 def test_files_that_block_or_never_end_are_named_at_once(tmp_path: Path) -> None:
     (tmp_path / "a.log").symlink_to("/proc/self/status")
     with (tmp_path / "b.log").open("wb") as file:
