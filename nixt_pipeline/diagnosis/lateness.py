@@ -37,6 +37,8 @@ _BESIDE_ITS_HOST = 0.5
 _SETTLED = 10
 # By deficit alone, an entity is named when chance is out of the question.
 _BEYOND_DOUBT = 1e-4
+# Stretches, of so many to a window, of which each has several passes of the dump thread, and few a checkpoint.
+_STRETCHES = 4
 # A host is late when nearly all of its processes are; otherwise the processes are named.
 _HOST_SHARE = 0.75
 
@@ -233,8 +235,11 @@ def _judge(
 
 
 def _slowdown(late: Floats, working: Floats, block_us: Floats, limits: Thresholds) -> float | None:
-    """How many times as long as its peers the entity computes, in the middle block: an evaluation or a checkpoint takes
-    long in a few. Where communication overlaps computation, what is left of a block says nothing about computing."""
+    """How many times as long as its peers the entity computes, in the middle one of stretches of neighbouring blocks:
+    an evaluation or a checkpoint takes long in a few, and a single block lasts whole passes of the dump thread. Where
+    communication overlaps computation, what is left of a block says nothing about computing."""
+    stretch = np.ones(-(-len(block_us) // _STRETCHES))
+    late, working, block_us = (np.convolve(values, stretch, "valid") for values in (late, working, block_us))
     clear = working > limits.p2_cost_share * block_us
     return 1 + float(np.median(late[clear] / working[clear])) if clear.sum() * 2 > len(clear) else None
 

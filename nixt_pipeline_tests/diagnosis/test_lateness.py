@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from nixt_pipeline.diagnosis.late_findings import late_findings, outstanding, without_uneven_replicas
@@ -259,6 +260,16 @@ def test_a_mild_slowdown_is_told_by_its_size() -> None:
     (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
     assert (finding.severity, finding.processes) == ("P2", ("a-pid1",))
     assert finding.effect.slowdown == 1 + 40 / 300
+
+
+def test_a_slowdown_is_told_by_its_size_where_blocks_last_whole_passes_of_the_dump_thread() -> None:
+    # Of a second on average, the others compute 700 ms and wait 300 ms; a checkpoint makes one block longer.
+    waits = dict.fromkeys((A2, B1, B2), [300_000.0] * 40)
+    seen = observations([communicator(0, A1, A2, B1, B2)], wait_us=waits, arrivals=last(0, A1, range(40)), blocks=40)
+    lasted_us = np.resize([1.2e6, 1.2e6, 0.6e6], 40)
+    lasted_us[12] += 20e6
+    (late,) = find_late(replace(seen, block_us=lasted_us), LIMITS)
+    assert late.slowdown == pytest.approx(1 + 300 / 700, rel=0.02)
 
 
 def test_many_that_are_a_little_late_are_the_slower_part_of_a_stage_and_no_fault() -> None:
