@@ -9,6 +9,7 @@ from nixt_pipeline.diagnosis.mid_step import MidStep
 from nixt_pipeline.diagnosis.observations import Communicator
 from nixt_pipeline.diagnosis.parts import Part
 from nixt_pipeline.diagnosis.processes import Process, hosts_of, names_of
+from nixt_pipeline.diagnosis.replaced import Interruption
 from nixt_pipeline.diagnosis.sequel import Sequel
 from nixt_pipeline.diagnosis.stopped import Series, Stop, Track
 from nixt_pipeline.diagnosis.urgency import utc
@@ -101,6 +102,29 @@ def within_step(processes: Sequence[Process], begun: Mapping[Communicator, MidSt
             "If the job did not end by itself, get stacks (py-spy, gdb) of all processes: the one that is not inside a"
             " collective is it."
         ),
+    )
+
+
+def interrupted(pause: Interruption) -> Finding:
+    """Communicators were replaced in the middle of a step, and others kept."""
+    stopped = sorted(pause.stopped, key=lambda comm: (-comm.n_ranks, comm.number))
+    completed = [f"{comm.label} ({pause.stopped[comm][0]} {pause.stopped[comm][1]:,} times)" for comm in stopped]
+    processes = sorted({member for comm in stopped for member in comm.members})
+    return Finding(
+        kind="hang",
+        severity="P1",
+        level="communicator" if len(stopped) == 1 else "run",
+        hosts=hosts_of(processes),
+        processes=names_of(processes),
+        communicators=tuple(sorted({comm.id for comm in stopped})),
+        ambiguous=True,
+        evidence=(
+            f"The job stood still for {(pause.until_us - pause.since_us) / 1e6:,.3g} s in the middle of a step."
+            f" Replaced, after their last operation before that: {_list(completed)}. Kept, and one step"
+            f" further by then: {_list([comm.label for comm in pause.kept])}."
+        ),
+        counter_evidence="Work of up to a step (an evaluation) on those that were kept would look the same.",
+        next_step="",
     )
 
 

@@ -23,6 +23,7 @@ from nixt_pipeline.diagnosis.mid_step import stopped_in_step
 from nixt_pipeline.diagnosis.observations import Communicator, Edge, Observations
 from nixt_pipeline.diagnosis.parts import Part, Span, parts_of, read_spans
 from nixt_pipeline.diagnosis.processes import Process, hosts_of, name_of, names_of
+from nixt_pipeline.diagnosis.replaced import interruptions
 from nixt_pipeline.diagnosis.sequel import Launch, Sequel, last_times, read_launches, restarted, what_followed
 from nixt_pipeline.diagnosis.stopped import (
     SEND_RECV,
@@ -116,6 +117,7 @@ def find_hangs(
         if series[index] and ended_together(series[index]):
             of_part = replace(launch, reaches=reaches[index])
             findings += _stopped(of_part, part, series[index], edges[index], ending or Ending())
+        findings += _interrupted(launch, part, series[index], findings)
     left_out = parts[limits.max_diagnosed_parts :]
     return [*findings, parts_left_out(left_out, limits.max_diagnosed_parts)] if left_out else findings
 
@@ -142,6 +144,31 @@ def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[
     past = _past(launch, series, stopped) if sequel is None or sequel.launch else None
     share = past.rarer() if past else 0.0
     return [told.with_sequel(finding, part, since, sequel, share > MAY_BE_KILLED, share, ending)]
+
+
+def _interrupted(launch: _Launch, part: Part, series: Iterable[Series], known: Sequence[Finding]) -> list[Finding]:
+    """The pauses of a part in which communicators were replaced in the middle of a step; not those that are `known`."""
+    # What was replaced may have lost the record of its last operation.
+    unsure = {item.comm.number for item in series if item.hidden > _PAGED_CHANCE or item.one_slot}
+    comms = [launch.seen.communicators[number] for number in sorted(part.communicators - unsure)]
+    everywhere = last_times(reach for reach in launch.recorded.frontier if reach.communicator in launch.numbered)
+    found = []
+    for pause in interruptions(launch.con, comms, launch.spans):
+        went_on = tuple(process for process in part.processes if everywhere.get(process, 0) >= pause.until_us)
+        left = tuple(process for process in part.processes if process not in went_on)
+        n_ranks = max(comm.n_ranks for comm in pause.successors)
+        sequel = Sequel(pause.until_us, went_on, left, n_ranks)
+        if not any(_over_at(finding, pause.since_us) for finding in known):
+            finding = told.interrupted(pause)
+            found.append(told.with_sequel(finding, part, pause.since_us, sequel, False, 0.0, Ending()))
+    return found
+
+
+def _over_at(finding: Finding, at_us: int) -> bool:
+    """Whether it is a hang of that moment that was overcome."""
+    if finding.kind != "hang" or finding.onset_us is None or finding.until_us is None:
+        return False
+    return finding.onset_us <= at_us < finding.until_us
 
 
 def _behind(
