@@ -135,7 +135,8 @@ class _Lists:
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         lists = column.combine_chunks()
-        self._values, self._ends = lists.values.to_numpy(zero_copy_only=False), lists.offsets.to_numpy()
+        self._values: NDArray[Any] = lists.values.to_numpy(zero_copy_only=False)
+        self._ends: NDArray[Any] = lists.offsets.to_numpy()
 
     def __getitem__(self, row: int) -> NDArray[Any]:
         return self._values[self._ends[row] : self._ends[row + 1]]
