@@ -57,9 +57,8 @@ class Guard:
     """An ASGI application before `app` that serves only what the interface's own pages, or programs, ask for.
 
     `names` come from `reached_as`. `origins` (`name`, which stands for the ports 80 and 443, or `name:port`) are places
-    where the interface is reached besides the server's own port, by http or https: those of a reverse proxy, or of a
-    tunnel. `Host` and `Origin` may name them. Headers that say where a proxy was reached (`X-Forwarded-Port`) are not
-    asked: anybody can send them.
+    where a reverse proxy is reached, by http or https: `Origin` may name them. Headers that say where a proxy was
+    reached (`X-Forwarded-Port`) are not asked: anybody can send them.
     """
 
     app: App
@@ -93,23 +92,13 @@ class Guard:
         return self._refused_host(sent, scope) or self._refused_origin(sent, scope) or _refused_change(sent, scope)
 
     def _refused_host(self, sent: dict[str, str], scope: Scope) -> Refusal | None:
-        name, port = _authority(sent.get("host", ""))
-        address, own_port = scope.get("server") or ("", None)
-        own = name and (is_loopback(name) or name in self.names or name.strip("[]") == str(address))
-        # Without a port when a proxy leaves it out: the browser of a page at this server names it.
-        if own and (port in ("", str(own_port)) or own_port is None or self._is_listed(name, port)):
+        name, _ = _authority(sent.get("host", ""))
+        address = (scope.get("server") or ("",))[0]
+        # Any port: a tunnel has one of its own, and `Origin` must be that of `Host`, port and all.
+        if name and (is_loopback(name) or name in self.names or name.strip("[]") == str(address)):
             return None
         return Refusal(
-            421,
-            "Host names another server or port; the setting ui_hosts (NIXT_UI_HOSTS) holds those of a reverse proxy or"
-            " tunnel, as name or name:port",
-        )
-
-    def _is_listed(self, name: str, port: str) -> bool:
-        return any(
-            (name, port) == _authority(listed, default)
-            for listed in self.origins
-            for default in _DEFAULT_PORTS.values()
+            421, "Host names another server; the setting ui_hosts (NIXT_UI_HOSTS) holds the names of a reverse proxy"
         )
 
     def _refused_origin(self, sent: dict[str, str], scope: Scope) -> Refusal | None:
