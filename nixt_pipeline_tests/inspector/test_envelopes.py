@@ -84,7 +84,7 @@ def key_values(value: Any) -> Any:
         dumps({"payload": "\\x" + LINE.encode().hex().upper()}),
         f"rank0 {LINE.encode().hex()}",
         dumps({"awslogs": {"data": base64.b64encode(gzip.compress(dumps({"log": LINE}).encode())).decode()}}),
-        f"rank0 {base64.b64encode(gzip.compress(LINE.encode())).decode()}",
+        f"rank0 {base64.b64encode(gzip.compress(LINE.encode(), mtime=0)).decode()}",
         dumps({"data": base64.urlsafe_b64encode((LINE + " ?>?>~~").encode()).decode().rstrip("=")}),
     ],
     ids=lambda line: line[:40],
@@ -162,7 +162,7 @@ def test_codes_that_colour_a_terminal_hide_no_record() -> None:
 
 
 def test_gzip_in_a_text_unfolds_no_further_than_a_log_would() -> None:
-    bomb = base64.b64encode(gzip.compress(b'{"coll_perf":' + b" " * 1_000_000 + LINE.encode())).decode()
+    bomb = base64.b64encode(gzip.compress(b'{"coll_perf":' + b" " * 1_000_000 + LINE.encode(), mtime=0)).decode()
     (reason,) = reasons(dumps({"data": bomb}))
     assert reason.endswith("as text under `data`")
 
