@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from nixt_pipeline.diagnosis.findings import Finding, RunCoverage
+from nixt_pipeline.diagnosis.findings import REPLAYED, Finding, RunCoverage
 from nixt_pipeline.diagnosis.frontier import EarlyEnd, Reach, early_ends, read_frontier
 from nixt_pipeline.diagnosis.processes import Process, hosts_of, name_of, names_of, process_of
 from nixt_pipeline.diagnosis.queries import USABLE
@@ -28,7 +28,6 @@ EARLY_END = "log ends before its process did"
 UNKNOWN = "unknown"
 
 # Why collectives were left out, in words.
-REPLAYED = "repeat a sequence number (CUDA graphs), not equally often on all ranks"
 BROKEN_NUMBER = "have no usable sequence number"
 SIZES_DIFFER = "have sizes that differ between ranks"
 NOT_TIMED = "lack GPU times"
@@ -298,8 +297,9 @@ def not_ordered(coverage: RunCoverage, limits: Thresholds) -> str:
 
 def _mostly_replayed(coverage: RunCoverage, share: float) -> str:
     """The reason, where more than a `share` of the collectives repeats a number and cannot be told apart."""
-    replayed, seen = coverage.left_out.get(REPLAYED, 0), coverage.usable_collectives + sum(coverage.left_out.values())
-    return f"all but {seen - replayed:,} of {seen:,} collectives {REPLAYED}" if replayed > share * seen else ""
+    seen = coverage.usable_collectives + sum(coverage.left_out.values())
+    kept = seen - coverage.left_out.get(REPLAYED, 0)
+    return f"all but {kept:,} of {seen:,} collectives {REPLAYED}" if coverage.replayed_share > share else ""
 
 
 def capture_findings(recorded: Recorded) -> list[Finding]:

@@ -61,6 +61,7 @@ def diagnose_views(
     findings: list[Finding] = []
     told_from: list[tuple[float, Resolution]] = []
     nameless = False
+    ended = dict(con.sql(_ENDED, params={"tolerance": limits.max_clock_offset_us}).fetchall())
     launches, not_looked_at = _launches(con, limits)
     for incarnation in launches:
         seen = attempts.decisive(f"launch {incarnation}", observe, con, incarnation, limits)
@@ -69,7 +70,8 @@ def diagnose_views(
         of_launch = attempts.decisive("hangs and mismatches", find_hangs, con, seen, recorded, limits, ending) or []
         nameless = nameless or not seen.processes
         if not reason and seen.processes:
-            of_launch += _from_times(con, seen, coverage, limits, attempts)
+            from_times = _from_times(con, seen, coverage, limits, attempts)
+            of_launch += [_over(finding, ended.get(incarnation)) for finding in from_times]
             power = attempts.informative("the smallest visible cost", resolution_of, seen, read_spans(con), limits)
             told_from.append((float(seen.block_us.sum()), power or Resolution(None)))
         findings += with_ranks(con, seen, of_launch)
@@ -87,6 +89,21 @@ def diagnose_views(
     if verdict == "none-found":
         reason = resolution.unjudged
     return attempts.told_in(Diagnosis(run, verdict, coverage, told, reason))
+
+
+# Launches that ended before the log did.
+_ENDED = """
+SELECT incarnation, max(last_dump_us) AS end_us
+FROM processes
+GROUP BY incarnation
+QUALIFY max(last_dump_us) + $tolerance < max(max(last_dump_us)) OVER ()
+"""
+
+
+def _over(finding: Finding, launch_ended_us: int | None) -> Finding:
+    """What lasted to the end of its launch is over when the log goes on without it."""
+    lasting = finding.until_us is None and finding.onset_us is not None
+    return replace(finding, until_us=launch_ended_us) if lasting and launch_ended_us is not None else finding
 
 
 _LAUNCHES = """

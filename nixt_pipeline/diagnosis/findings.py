@@ -86,6 +86,10 @@ class Finding:
         }
 
 
+# Why collectives of CUDA graphs are left out of comparisons, in words.
+REPLAYED = "repeat a sequence number (CUDA graphs), not equally often on all ranks"
+
+
 @dataclass(frozen=True)
 class RunCoverage:
     """How much of the job the diagnosis rests on.
@@ -114,6 +118,12 @@ class RunCoverage:
     cut_files: int = 0
     least_cost_share: float | None = None
     ranks_by_launch: tuple[int, ...] = ()
+
+    @property
+    def replayed_share(self) -> float:
+        """The share of the collectives that repeat a sequence number and were left out for it."""
+        seen = self.usable_collectives + sum(self.left_out.values())
+        return self.left_out.get(REPLAYED, 0) / seen if seen else 0.0
 
     def to_json(self) -> dict[str, Any]:
         """As in the contract."""
@@ -173,9 +183,15 @@ def severity_by_cost(cost_share: float, slowdown: float, p1_slowdown: float, lim
     return "P1" if cost_share >= limits.p1_cost_share or slowdown >= p1_slowdown else "P2"
 
 
+# Kinds that rest on times of collectives; a hang shows in numbers.
+_FROM_TIMES = ("late-arrival", "slow-transfer", "fabric-slow")
+
+
 def capped(finding: Finding, coverage: RunCoverage, limits: Thresholds) -> Finding:
-    """A finding that rests on less than half of the records is not worth waking anybody."""
+    """A finding that rests on less than half of the records, or on times of less than half of the collectives, does not
+    page anyone."""
     thin = coverage.capture_rate is not None and coverage.capture_rate < limits.min_complete_share
+    thin |= finding.kind in _FROM_TIMES and 1 - coverage.replayed_share < limits.min_complete_share
     return replace(finding, severity="P2") if thin and finding.severity in ("P0", "P1") else finding
 
 

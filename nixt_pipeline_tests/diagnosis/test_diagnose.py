@@ -15,7 +15,7 @@ from nixt_pipeline.reporting.index import render_index
 from nixt_pipeline.reporting.report import render_run_report
 from nixt_pipeline.settings import Settings
 from nixt_pipeline_tests.conftest import FIXTURES
-from nixt_pipeline_tests.records import collective, write_log
+from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 
 
 def diagnosed(directory: Path, settings: Settings) -> Diagnosis:
@@ -31,6 +31,26 @@ def test_too_few_collectives_are_not_assessable_and_never_healthy(tmp_path: Path
     assert found.verdict == "not-assessable"
     assert found.reason == "only 19 collectives were recorded by several ranks with GPU times (at least 20 are needed)"
     assert found.findings == ()
+
+
+def test_who_is_late_to_the_end_of_a_launch_that_another_follows_was_late_until_then(
+    tmp_path: Path, settings: Settings
+) -> None:
+    # A step every 10 ms, for 2 s. In the first launch the others wait 3 ms in each for rank 3; the second is healthy.
+    for launch, begin_us in ((1, EPOCH_US), (2, EPOCH_US + 30_000_000)):
+        for rank in range(4):
+            waiting_us = 3_000 if launch == 1 and rank != 3 else 0
+            lines = [
+                collective(
+                    sn=n, rank=rank, comm=f"0x{launch}", pid=100 * launch + rank, size=100_000_000,
+                    time_us=1_000 + waiting_us, at_us=begin_us + 10_000 * n,
+                )
+                for n in range(200)
+            ]  # fmt: skip
+            write_log(tmp_path / "job" / f"node-01-pid{100 * launch + rank}.log", *lines)
+    (late,) = diagnosed(tmp_path / "job", settings).findings
+    assert (late.kind, late.processes) == ("late-arrival", ("node-01-pid103",))
+    assert late.until_us == EPOCH_US + 199 * 10_000
 
 
 def test_a_log_without_synchronising_collectives_is_not_assessable(tmp_path: Path, settings: Settings) -> None:

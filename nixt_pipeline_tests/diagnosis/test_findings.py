@@ -1,7 +1,8 @@
 import json
+from dataclasses import replace
 
 from nixt_pipeline.diagnosis import Diagnosis, Effect, Finding, RunCoverage
-from nixt_pipeline.diagnosis.findings import ranked, severity_by_cost
+from nixt_pipeline.diagnosis.findings import REPLAYED, capped, ranked, severity_by_cost
 from nixt_pipeline.diagnosis.results import findings_table
 from nixt_pipeline.diagnosis.text import as_markdown, as_text
 from nixt_pipeline.quality.findings import judge_findings
@@ -44,6 +45,14 @@ def test_urgent_findings_come_first_and_of_equal_ones_the_costliest() -> None:
     cheap = Finding(**{**vars(LATE), "hosts": ("gpu-1",), "effect": Effect(0.2, 1.2, 1.0)})
     hang = Finding(**{**vars(LATE), "kind": "hang", "severity": "P0", "effect": Effect()})
     assert ranked([cheap, LATE, hang]) == (hang, LATE, cheap)
+
+
+def test_times_of_less_than_half_of_the_collectives_page_nobody_and_a_hang_is_no_matter_of_times() -> None:
+    mostly_left_out = replace(COVERAGE, left_out={REPLAYED: 26})  # beside 25 that were compared
+    half = replace(COVERAGE, left_out={REPLAYED: 25})
+    hang = replace(LATE, kind="hang")
+    told = [capped(finding, seen, Thresholds()) for finding in (LATE, hang) for seen in (mostly_left_out, half)]
+    assert [finding.severity for finding in told] == ["P2", "P1", "P1", "P1"]
 
 
 def test_severity_follows_the_share_of_time_lost_or_the_slowdown() -> None:

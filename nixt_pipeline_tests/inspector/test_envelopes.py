@@ -83,7 +83,7 @@ def key_values(value: Any) -> Any:
         dumps({"payload": LINE.encode().hex()}),
         dumps({"payload": "\\x" + LINE.encode().hex().upper()}),
         f"rank0 {LINE.encode().hex()}",
-        dumps({"awslogs": {"data": base64.b64encode(gzip.compress(dumps({"log": LINE}).encode())).decode()}}),
+        dumps({"awslogs": {"data": base64.b64encode(gzip.compress(dumps({"log": LINE}).encode(), mtime=0)).decode()}}),
         f"rank0 {base64.b64encode(gzip.compress(LINE.encode(), mtime=0)).decode()}",
         dumps({"data": base64.urlsafe_b64encode((LINE + " ?>?>~~").encode()).decode().rstrip("=")}),
     ],
