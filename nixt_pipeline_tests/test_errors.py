@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import nixt_pipeline
-from nixt_pipeline import api, errors
+from nixt_pipeline import errors
 from nixt_pipeline.cli import main
 from nixt_pipeline.errors import NixtError, storage_error
 
@@ -47,7 +47,7 @@ def test_a_defect_is_never_taken_for_findings(
     def fails(*_: object) -> None:
         raise raised
 
-    monkeypatch.setattr(api, "diagnose_run", fails)
+    monkeypatch.setattr("nixt_pipeline.cli._run_with_records", fails)
     result = CliRunner().invoke(main, ["diagnose", "run-1", "--fail-on", "P1"])
     assert result.exit_code == code
     assert said in result.stderr
