@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from nixt_pipeline.settings import Settings, load_settings
@@ -12,7 +13,7 @@ from nixt_pipeline.settings import Settings, load_settings
 FIXTURES = Path(__file__).parent / "fixtures"
 
 # How long an example takes says more about the machine than about the code.
-hypothesis_settings.register_profile("untimed", deadline=None)
+hypothesis_settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("untimed")
 
 
