@@ -27,7 +27,7 @@ import nixt_pipeline as nixt
 from nixt_pipeline.analysis import ANALYSES
 from nixt_pipeline.analysis.base import compute
 from nixt_pipeline.analysis.cells import build_cells
-from nixt_pipeline.comparison import RUN_KERNELS
+from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
 from nixt_pipeline.diagnosis import diagnose_views
 from nixt_pipeline.inspector.decoder import decode_line
 from nixt_pipeline.inspector.records import ForeignError, RecordTyper, RejectedError

@@ -11,17 +11,18 @@ import pyarrow as pa
 
 from nixt_pipeline.analysis import ANALYSES, materialise
 from nixt_pipeline.analysis.cells import build_cells
-from nixt_pipeline.comparison import RUN_KERNELS
-from nixt_pipeline.comparison.against import compare_with_reference
-from nixt_pipeline.comparison.baselines import update_baselines
-from nixt_pipeline.comparison.compare import compare_runs
-from nixt_pipeline.comparison.regression import with_regression
-from nixt_pipeline.comparison.results import Comparison
-from nixt_pipeline.comparison.selection import select
+from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
 from nixt_pipeline.diagnosis.attempts import Attempts
 from nixt_pipeline.diagnosis.findings import Diagnosis
 from nixt_pipeline.diagnosis.results import compute_findings, materialise_findings, store_findings, stored_diagnosis
 from nixt_pipeline.errors import StorageError, is_full
+from nixt_pipeline.fleet.against import compare_with_reference
+from nixt_pipeline.fleet.baselines import update_baselines
+from nixt_pipeline.fleet.catalog import current_run_catalog
+from nixt_pipeline.fleet.compare.compare import compare_runs
+from nixt_pipeline.fleet.compare.results import Comparison
+from nixt_pipeline.fleet.regression import with_regression
+from nixt_pipeline.fleet.selection import select
 from nixt_pipeline.inspector.runs import run_id
 from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import catalog, ingest, layout
@@ -35,7 +36,6 @@ from nixt_pipeline.store.integrity import discard_damaged_results
 from nixt_pipeline.store.locate import NoLogsError
 from nixt_pipeline.store.manifest import Manifest, read_manifest
 from nixt_pipeline.store.reading import warn_once
-from nixt_pipeline.store.run_catalog import current_run_catalog
 
 # Called with the number of steps done, the number of steps, and the name of the step that follows.
 StepProgress = Callable[[int, int, str], None]

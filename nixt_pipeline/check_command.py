@@ -3,8 +3,8 @@
 import click
 
 from nixt_pipeline import api
-from nixt_pipeline.comparison.decisions import DecisionsError, decisions_path, read_decisions
 from nixt_pipeline.errors import EXIT_INPUT, NixtError, StorageError
+from nixt_pipeline.fleet.decisions import DecisionsError, decisions_path, read_decisions
 from nixt_pipeline.inert import visible
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.catalog import publish_catalog

@@ -12,10 +12,10 @@
     ├── EventsDroppedError    the run's events were dropped to save space                (store.dropped)
     ├── DamagedError          a file is damaged, or missing although its run names it
     ├── StorageError          a file cannot be written: disk full, no permission
-    ├── SelectionError        no run is meant by a selection                             (comparison.selection)
-    ├── ComparisonError       runs cannot be compared                                    (comparison.compare)
-    ├── DecisionsError        baselines.json is not usable                               (comparison.decisions)
-    ├── BenchmarkError        output of nccl-tests is not usable                         (comparison.nccl_tests)
+    ├── SelectionError        no run is meant by a selection                             (fleet.selection)
+    ├── ComparisonError       runs cannot be compared                                    (fleet.compare)
+    ├── DecisionsError        baselines.json is not usable                               (fleet.decisions)
+    ├── BenchmarkError        output of nccl-tests is not usable                         (fleet.nccl_tests)
     └── PdfError              a report cannot be printed                                 (reporting.pdf)
 
 Anything else that is raised, but for `OSError`, is a defect of this program.

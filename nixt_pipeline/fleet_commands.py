@@ -7,20 +7,20 @@ from typing import Any
 import click
 
 from nixt_pipeline import api
-from nixt_pipeline.comparison.baselines import current_baselines, update_baselines
-from nixt_pipeline.comparison.decisions import Decision, decide
-from nixt_pipeline.comparison.host_health import current_host_health, is_named_too_often
-from nixt_pipeline.comparison.results import FAIL_ON, Comparison
-from nixt_pipeline.comparison.retention import Policy, apply_retention, plan_retention
-from nixt_pipeline.comparison.selection import timestamp_us
-from nixt_pipeline.comparison.statistics import Change
-from nixt_pipeline.comparison.text import as_markdown, as_text
+from nixt_pipeline.fleet.baselines import current_baselines, update_baselines
+from nixt_pipeline.fleet.catalog import RUN_CATALOG_COLUMNS, current_run_catalog
+from nixt_pipeline.fleet.compare.results import FAIL_ON, Comparison
+from nixt_pipeline.fleet.compare.robust_stats import Change
+from nixt_pipeline.fleet.compare.text import as_markdown, as_text
+from nixt_pipeline.fleet.decisions import Decision, decide
+from nixt_pipeline.fleet.hosts import current_host_health, is_named_too_often
+from nixt_pipeline.fleet.retention_policy import Policy, apply_retention, plan_retention
+from nixt_pipeline.fleet.selection import timestamp_us
 from nixt_pipeline.inert import json_text, visible_lines
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import unread
 from nixt_pipeline.store.first_record import not_taken_up
 from nixt_pipeline.store.manifest import read_manifest
-from nixt_pipeline.store.run_catalog import RUN_CATALOG_COLUMNS, current_run_catalog
 from nixt_pipeline.terminal import input_errors, print_rows, say
 
 _SORTABLE = tuple(column.name for column in RUN_CATALOG_COLUMNS if column.name not in ("state", "tags", "host_names"))

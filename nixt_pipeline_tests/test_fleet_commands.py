@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from benchmarks.many_runs import Cluster, Job, write_run
+from benchmarks.fleet_runs import Cluster, Job, write_run
 from nixt_pipeline.api import ingest_run
 from nixt_pipeline.cli import main
 from nixt_pipeline.settings import Settings, load_settings

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from nixt_pipeline.comparison import baselines as fitness
-from nixt_pipeline.comparison.baselines import BASELINE_COLUMNS, baselines_path, read_baselines, update_baselines
 from nixt_pipeline.defs.checks import fleet_checks
 from nixt_pipeline.defs.common import Result
 from nixt_pipeline.defs.fleet import all_runs, fleet_asset
 from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
 from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.fleet import baselines as fitness
+from nixt_pipeline.fleet.baselines import BASELINE_COLUMNS, baselines_path, read_baselines, update_baselines
+from nixt_pipeline.fleet.catalog import current_run_catalog
 from nixt_pipeline.quality.fleet import BASELINE_RULES, judge_baselines
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
-from nixt_pipeline.store.run_catalog import current_run_catalog
 
 _PREVIEW = ("run", "workload", "fit", "reason", "decision", "level", "established")
 

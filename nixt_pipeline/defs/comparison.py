@@ -6,23 +6,23 @@ from typing import get_args
 import dagster as dg
 
 from nixt_pipeline.analysis.base import materialise
-from nixt_pipeline.comparison import against
-from nixt_pipeline.comparison.against import AGAINST_COLUMNS, against_path, update_comparisons
-from nixt_pipeline.comparison.run_kernels import RUN_KERNELS
-from nixt_pipeline.comparison.statistics import Change
+from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
 from nixt_pipeline.defs.analyses import analysis_checks
 from nixt_pipeline.defs.checks import fleet_checks
 from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
 from nixt_pipeline.defs.fleet import fleet_asset
 from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
 from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.fleet import against
+from nixt_pipeline.fleet.against import AGAINST_COLUMNS, against_path, update_comparisons
+from nixt_pipeline.fleet.catalog import current_run_catalog
+from nixt_pipeline.fleet.compare.robust_stats import Change
 from nixt_pipeline.quality.fleet import COMPARISON_RULES, judge_comparisons
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.reporting.comparison_page import render_run_comparison
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.reading import read_table
-from nixt_pipeline.store.run_catalog import current_run_catalog
 
 # The lists of blocks and hosts are too long for a preview.
 _PREVIEW = (

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from nixt_pipeline.comparison.regression import with_regression
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
 from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
@@ -19,6 +18,7 @@ from nixt_pipeline.diagnosis.results import (
     stored_diagnosis,
 )
 from nixt_pipeline.diagnosis.text import as_markdown
+from nixt_pipeline.fleet.regression import with_regression
 from nixt_pipeline.quality.findings import FINDING_RULES, judge_findings
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings

@@ -12,13 +12,13 @@ from nixt_pipeline.defs.checks import fleet_checks
 from nixt_pipeline.defs.common import FLEET, OWNERS, Result
 from nixt_pipeline.defs.metadata import arrow_preview, column_schema, flat_numbers, path_links
 from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.fleet import catalog as fleet_catalog
+from nixt_pipeline.fleet.catalog import RUN_CATALOG_COLUMNS, run_catalog_path, update_run_catalog
 from nixt_pipeline.inspector.taxonomy import Column
 from nixt_pipeline.quality.fleet import CATALOG_RULES, INDEX_RULES, judge_catalog, judge_index
 from nixt_pipeline.reporting.fleet_page import render_fleet_page
 from nixt_pipeline.reporting.index import render_index
-from nixt_pipeline.store import run_catalog as catalog_of_runs
 from nixt_pipeline.store.catalog import publish_catalog
-from nixt_pipeline.store.run_catalog import RUN_CATALOG_COLUMNS, run_catalog_path, update_run_catalog
 
 # Whenever a dependency was updated for any run, unless this asset is being made just now. Dagster's own `eager()` would
 # - wait for ever for a run whose ingest failed, because one of the dependency's partitions is missing;
@@ -62,7 +62,7 @@ def fleet_asset(
 
 @fleet_asset(
     kinds={"duckdb", "parquet"},
-    code_version=catalog_of_runs.VERSION,
+    code_version=fleet_catalog.VERSION,
     columns=RUN_CATALOG_COLUMNS,
     deps=[all_runs("summary_histogram"), all_runs("coverage"), all_runs("findings")],
 )

@@ -4,18 +4,18 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from nixt_pipeline.comparison import host_health as health
-from nixt_pipeline.comparison.host_health import HOST_HEALTH_COLUMNS, host_health_path, update_host_health
 from nixt_pipeline.defs.checks import fleet_checks
 from nixt_pipeline.defs.common import Result
 from nixt_pipeline.defs.fleet import fleet_asset
 from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
 from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.fleet import hosts
+from nixt_pipeline.fleet.catalog import current_run_catalog
+from nixt_pipeline.fleet.hosts import HOST_HEALTH_COLUMNS, host_health_path, update_host_health
 from nixt_pipeline.quality.fleet import HOST_RULES, judge_host_health
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.reading import read_table
-from nixt_pipeline.store.run_catalog import current_run_catalog
 
 _PREVIEW = (
     "hostname", "suspect", "named", "runs", "expected", "chance", "late", "slow", "stopped", "lost_rank_seconds",
@@ -25,7 +25,7 @@ _PREVIEW = (
 
 @fleet_asset(
     kinds={"parquet"},
-    code_version=health.VERSION,
+    code_version=hosts.VERSION,
     columns=HOST_HEALTH_COLUMNS,
     deps=[dg.AssetDep("run_catalog")],
 )

@@ -6,7 +6,11 @@ from datetime import UTC, datetime
 import dagster as dg
 from pydantic import Field
 
-from nixt_pipeline.comparison.retention import (
+from nixt_pipeline.defs.checks import fleet_checks
+from nixt_pipeline.defs.common import FLEET, OWNERS, Result
+from nixt_pipeline.defs.metadata import arrow_preview, column_schema, flat_numbers
+from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.fleet.retention_policy import (
     RETENTION_COLUMNS,
     Policy,
     apply_retention,
@@ -14,10 +18,6 @@ from nixt_pipeline.comparison.retention import (
     retention_path,
     write_steps,
 )
-from nixt_pipeline.defs.checks import fleet_checks
-from nixt_pipeline.defs.common import FLEET, OWNERS, Result
-from nixt_pipeline.defs.metadata import arrow_preview, column_schema, flat_numbers
-from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.quality.fleet import RETENTION_RULES, judge_retention
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings

@@ -4,25 +4,25 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from nixt_pipeline.comparison import scaling as sizes
-from nixt_pipeline.comparison import variation
-from nixt_pipeline.comparison.scaling import SCALING_COLUMNS, scaling_path, scaling_totals_path, update_scaling
-from nixt_pipeline.comparison.variation import (
-    BENCHMARK_VARIATION_COLUMNS,
-    benchmark_files,
-    benchmark_variation_path,
-    update_benchmark_variation,
-)
 from nixt_pipeline.defs.checks import fleet_checks
 from nixt_pipeline.defs.common import Result
 from nixt_pipeline.defs.fleet import all_runs, fleet_asset
 from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
 from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.fleet import scaling as sizes
+from nixt_pipeline.fleet.catalog import current_run_catalog
+from nixt_pipeline.fleet.nccl_tests import variation
+from nixt_pipeline.fleet.nccl_tests.variation import (
+    BENCHMARK_VARIATION_COLUMNS,
+    benchmark_files,
+    benchmark_variation_path,
+    update_benchmark_variation,
+)
+from nixt_pipeline.fleet.scaling import SCALING_COLUMNS, scaling_path, scaling_totals_path, update_scaling
 from nixt_pipeline.quality.fleet import BENCHMARK_RULES, SCALING_RULES, judge_benchmarks, judge_scaling
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.reading import read_table
-from nixt_pipeline.store.run_catalog import current_run_catalog
 
 _KERNELS = ("model", "series", "same_kernel", "gpus", "runs", "busbw_gbs", "busbw_cv", "capture_rate", "busbw_trend")
 _VARIATION = (

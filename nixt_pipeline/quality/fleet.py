@@ -5,12 +5,12 @@ from html import escape
 
 import pyarrow as pa
 
+from nixt_pipeline.fleet.catalog import run_catalog_path
 from nixt_pipeline.quality.verdicts import Rule, Verdict
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.manifest import published_runs
 from nixt_pipeline.store.reading import read_table
-from nixt_pipeline.store.run_catalog import run_catalog_path
 
 ALL_ANALYSED = Rule(
     "every_run_is_analysed",

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nixt_pipeline.comparison import text
-from nixt_pipeline.comparison.explanation import Explanation
-from nixt_pipeline.comparison.results import Comparison, Measure
-from nixt_pipeline.comparison.text import facts, headline
+from nixt_pipeline.fleet.compare import text
+from nixt_pipeline.fleet.compare.explanation import Explanation
+from nixt_pipeline.fleet.compare.results import Comparison, Measure
+from nixt_pipeline.fleet.compare.text import facts, headline
 from nixt_pipeline.inspector.runs import run_id
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.canvas import head, render, title_rows
@@ -75,7 +75,7 @@ def render_run_comparison(comparison: Comparison, settings: Settings) -> Path:
 def comparison_html(comparison: Comparison) -> str:
     """The page. Equal comparisons give equal pages."""
     return pages.render(
-        "between.html.j2",
+        "fleet.html.j2",
         title=f"{shorten(comparison.b.name, 60)} against {shorten(comparison.a.name, 60)}",
         up="../index.html",
         verdict=headline(comparison),

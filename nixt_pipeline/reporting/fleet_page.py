@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from nixt_pipeline.comparison.against import AGAINST_COLUMNS, against_path
-from nixt_pipeline.comparison.baselines import BASELINE_COLUMNS, baselines_path
-from nixt_pipeline.comparison.host_health import HOST_HEALTH_COLUMNS, host_health_path
-from nixt_pipeline.comparison.scaling import SCALING_COLUMNS, SCALING_TOTAL_COLUMNS, scaling_path, scaling_totals_path
-from nixt_pipeline.comparison.variation import BENCHMARK_VARIATION_COLUMNS, benchmark_variation_path
+from nixt_pipeline.fleet.against import AGAINST_COLUMNS, against_path
+from nixt_pipeline.fleet.baselines import BASELINE_COLUMNS, baselines_path
+from nixt_pipeline.fleet.hosts import HOST_HEALTH_COLUMNS, host_health_path
+from nixt_pipeline.fleet.nccl_tests.variation import BENCHMARK_VARIATION_COLUMNS, benchmark_variation_path
+from nixt_pipeline.fleet.scaling import SCALING_COLUMNS, SCALING_TOTAL_COLUMNS, scaling_path, scaling_totals_path
 from nixt_pipeline.inspector.taxonomy import Column
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.canvas import gaps, head, number_axis, render
@@ -57,7 +57,7 @@ def fleet_html(settings: Settings) -> str:
     slower, elsewhere = verdicts.count("regressed"), verdicts.count("slower-other-hosts")
     known = hosts is not None and compared is not None
     return pages.render(
-        "between.html.j2",
+        "fleet.html.j2",
         title="All runs together",
         up="index.html",
         verdict=f"{_hosts_in_words(hosts, len(suspects))}; {_runs_in_words(compared, slower, elsewhere)}.".capitalize(),

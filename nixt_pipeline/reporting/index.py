@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from nixt_pipeline.diagnosis.findings import SEVERITIES
 from nixt_pipeline.diagnosis.results import stored_diagnosis
+from nixt_pipeline.fleet.catalog import current_run_catalog, run_catalog_path
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.diagnosis import verdict_class, verdict_words
@@ -24,7 +25,6 @@ from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import where_possible, write_table, write_text
 from nixt_pipeline.store.integrity import list_runs
 from nixt_pipeline.store.reading import read_json
-from nixt_pipeline.store.run_catalog import current_run_catalog, run_catalog_path
 
 LINE_FILE = "line.json"
 # Hosts, baselines and comparisons over all runs; `fleet_page` makes it.

@@ -5,9 +5,9 @@ import pytest
 
 from nixt_pipeline.api import analyse_run, report_run
 from nixt_pipeline.defs.partitions import PARTITION_NAME
+from nixt_pipeline.fleet.catalog import run_catalog_path
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.ingest import ingest
-from nixt_pipeline.store.run_catalog import run_catalog_path
 from nixt_pipeline_tests.defs.conftest import RUN, drop_job
 
 CATALOG, REPORT = dg.AssetKey("run_catalog"), dg.AssetKey("fleet_report")

@@ -4,9 +4,9 @@ import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 
-from nixt_pipeline.comparison.retention import retention_path
 from nixt_pipeline.definitions import build_definitions
 from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.fleet.retention_policy import retention_path
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.dropped import Dropped, dropped, mark_dropped

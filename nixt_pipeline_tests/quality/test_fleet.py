@@ -3,10 +3,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from nixt_pipeline.comparison.against import AGAINST_COLUMNS
-from nixt_pipeline.comparison.baselines import BASELINE_COLUMNS
-from nixt_pipeline.comparison.host_health import HOST_HEALTH_COLUMNS
-from nixt_pipeline.comparison.scaling import SCALING_TOTAL_COLUMNS
+from nixt_pipeline.fleet.against import AGAINST_COLUMNS
+from nixt_pipeline.fleet.baselines import BASELINE_COLUMNS
+from nixt_pipeline.fleet.catalog import RUN_CATALOG_COLUMNS, run_catalog_path
+from nixt_pipeline.fleet.hosts import HOST_HEALTH_COLUMNS
+from nixt_pipeline.fleet.scaling import SCALING_TOTAL_COLUMNS
 from nixt_pipeline.inspector.taxonomy import Column, schema
 from nixt_pipeline.quality.fleet import (
     judge_baselines,
@@ -23,7 +24,6 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import write_table, write_text
 from nixt_pipeline.store.manifest import write_manifest
-from nixt_pipeline.store.run_catalog import RUN_CATALOG_COLUMNS, run_catalog_path
 from nixt_pipeline_tests.quality.test_reports import MANIFEST
 
 RUN: dict[str, Any] = {

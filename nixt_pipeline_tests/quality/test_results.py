@@ -5,7 +5,7 @@ import pytest
 
 from nixt_pipeline.analysis import ANALYSES
 from nixt_pipeline.analysis.base import Analysis
-from nixt_pipeline.comparison import RUN_KERNELS
+from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
 from nixt_pipeline.inspector.taxonomy import schema
 from nixt_pipeline.quality.results import SHAPES, Counted, captured_enough, judge_result, result_rules
 from nixt_pipeline.settings import Thresholds

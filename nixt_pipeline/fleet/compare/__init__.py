@@ -1,0 +1,1 @@
+"""One run, or several, against others: whether they became slower, and by how much."""

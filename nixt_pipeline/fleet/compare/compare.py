@@ -1,0 +1,261 @@
+"""Compare runs with runs: transfer and waiting of each kernel that both sides have, and what follows from all of them.
+
+Transfer is the time of the last rank to arrive: it moves with the network, NCCL and the driver. Waiting is what the
+others spend beyond it: it moves with computation, data loading and stragglers. They are never added up.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from nixt_pipeline.errors import NixtError
+from nixt_pipeline.fleet.baselines import read_baselines
+from nixt_pipeline.fleet.compare import robust_stats
+from nixt_pipeline.fleet.compare.conclusion import conclude, next_step, with_hosts
+from nixt_pipeline.fleet.compare.explanation import Explanation, explain
+from nixt_pipeline.fleet.compare.matching import Matching, Pair, Side, match, workload_changes
+from nixt_pipeline.fleet.compare.other_hosts import Judge, sets_of_hosts
+from nixt_pipeline.fleet.compare.placement import on_machines, placement
+from nixt_pipeline.fleet.compare.results import Basis, Comparison, KernelComparison, Measure, NotCompared
+from nixt_pipeline.fleet.compare.robust_stats import Change
+from nixt_pipeline.fleet.compare.summaries import Floats, Kernel, RunSummary, load_summary, sound_summaries
+from nixt_pipeline.fleet.workload import workload_of
+from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
+from nixt_pipeline.settings import Settings, Thresholds
+from nixt_pipeline.store.manifest import published_runs
+
+# What a run was made with: printed beside the verdict, because it is often what was changed on purpose.
+COVARIATES = ("nccl_version", "git_revs", "format_versions", "timing_sources")
+# More runs tell little more about how much hosts differ, and each is read anew.
+MAX_HISTORY = 12
+# The side that is slower at a verdict.
+_SLOWER: dict[Change, Literal["a", "b"]] = {
+    "regressed": "b", "slower-other-hosts": "b", "improved": "a", "faster-other-hosts": "a",
+}  # fmt: skip
+_SAMPLING: dict[Basis, robust_stats.Sampling] = {"runs": robust_stats.of_runs, "blocks": robust_stats.of_blocks}
+
+
+class ComparisonError(NixtError, ValueError):
+    """Runs that cannot be put side by side as they were given; the message says why."""
+
+
+def compare_runs(
+    a: Sequence[str], b: Sequence[str], settings: Settings, names: tuple[str, str] = ("", "")
+) -> Comparison:
+    """Compare the stored runs `b` with the stored runs `a`, the reference; of runs of several workloads those that do
+    the same. Raises `UnknownRunError` and `ComparisonError`."""
+    both = sorted({*a} & {*b})
+    if both or not a or not b:
+        raise ComparisonError(f"run {both[0]} is on both sides" if both else "one side of the comparison has no run")
+    side_a, side_b = (
+        Side(name or ", ".join(runs), tuple(load_summary(run, settings) for run in runs))
+        for name, runs in zip(names, (a, b), strict=True)
+    )
+    kept_a, kept_b = of_one_workload(side_a, side_b)
+    left_out = {run.run for run in (*side_a.runs, *side_b.runs)} - {run.run for run in (*kept_a.runs, *kept_b.runs)}
+    found = compare_on_machines(kept_a, kept_b, settings, _history(kept_a, kept_b, settings))
+    return replace(found, left_out=tuple(sorted(left_out)))
+
+
+def compare_on_machines(a: Side, b: Side, settings: Settings, history: Sequence[RunSummary] = ()) -> Comparison:
+    """Compare side `b` with side `a`, with the machines behind the names of hosts."""
+    runs = on_machines([*a.runs, *b.runs, *history], settings)
+    ours, theirs = len(a.runs), len(a.runs) + len(b.runs)
+    sides = replace(a, runs=tuple(runs[:ours])), replace(b, runs=tuple(runs[ours:theirs]))
+    return compare_sides(*sides, settings.thresholds, runs[theirs:])
+
+
+def _history(a: Side, b: Side, settings: Settings) -> tuple[RunSummary, ...]:
+    """The newest other runs that are fit to be a baseline of the work of `a`."""
+    rows = read_baselines(settings).to_pylist()
+    workloads = {_workload(run) for run in a.runs}
+    known = {run.run for run in (*a.runs, *b.runs)}
+    fit = [row for row in rows if row["fit"] and row["workload"] in workloads and row["run"] not in known]
+    newest = sorted(fit, key=lambda row: -(row["first_dump_us"] or 0))[:MAX_HISTORY]
+    published = published_runs(settings)
+    runs = [row["run"] for row in newest if row["run"] in published]
+    return sound_summaries(runs, lambda run: load_summary(run, settings))
+
+
+def of_one_workload(a: Side, b: Side) -> tuple[Side, Side]:
+    """The sides without runs of other workloads than the one that most runs of both do; the sides as they are when no
+    workload is on both: then the work itself has changed."""
+    counts = [Counter(_workload(run) for run in side.runs) for side in (a, b)]
+    common = counts[0].keys() & counts[1].keys()
+    if not common:
+        return a, b
+    kept = max(sorted(common), key=lambda workload: min(count[workload] for count in counts))
+    of_it = [replace(side, runs=tuple(run for run in side.runs if _workload(run) == kept)) for side in (a, b)]
+    return of_it[0], of_it[1]
+
+
+def _workload(run: RunSummary) -> str:
+    return workload_of(run.facts["gpus"], [kernel.row for kernel in run.kernels.values()])
+
+
+def compare_sides(a: Side, b: Side, limits: Thresholds, history: Sequence[RunSummary] = ()) -> Comparison:
+    """Compare side `b` with side `a`. `history` are other runs of the same work, which show by how much sets of hosts
+    differ anyway; those of `a` count without being named."""
+    basis: Basis = "runs" if len(a.runs) + len(b.runs) > 2 else "blocks"
+    matching, where = match(a, b), placement(a, b)
+    changes = workload_changes(a, b, matching, limits)
+    comparable, left_out = _comparable(matching, limits)
+    explanations: dict[Change, Explanation] = {
+        verdict: explain(a, b, matching, side) for verdict, side in _SLOWER.items()
+    }
+    known = {run.run: run for run in (*a.runs, *history)}
+    judge = Judge(where, sets_of_hosts([*known.values()]), explanations, limits)
+    kernels = _compare_kernels(comparable, judge, basis, limits)
+    whole = _compare_all(comparable, kernels, judge, basis, limits)
+    verdict, reason = conclude(kernels, whole, matching, changes, left_out, limits)
+    explanation = explanations.get(verdict)
+    return Comparison(
+        a=a,
+        b=b,
+        verdict=verdict,
+        reason=with_hosts(verdict, reason, kernels, whole, where, explanation),
+        basis=basis,
+        workload_changes=changes,
+        covariates=tuple((name, a.values(name), b.values(name)) for name in COVARIATES),
+        placement=where,
+        matched_share=matching.matched_share,
+        margin=limits.comparison_margin,
+        transfer=whole[0],
+        waiting=whole[1],
+        kernels=kernels,
+        not_compared=left_out,
+        explanation=explanation if explanation and explanation.causes else None,
+        next_step=next_step(verdict, where, explanation),
+        host_sets=len(judge.sets),
+    )
+
+
+def _comparable(matching: Matching, limits: Thresholds) -> tuple[tuple[Pair, ...], tuple[NotCompared, ...]]:
+    """The pairs whose times may be compared, and why the others may not."""
+    reasons = [(pair, _obstacle(pair, limits)) for pair in matching.pairs]
+    left_out = [NotCompared(pair.key, reason) for pair, reason in reasons if reason]
+    left_out += [NotCompared(a, f"sizes or ranks differ: {b.label}") for a, b in matching.changed]
+    return tuple(pair for pair, reason in reasons if not reason), tuple(left_out)
+
+
+def _obstacle(pair: Pair, limits: Thresholds) -> str:
+    """Why the times of a kernel are not comparable; empty when they are."""
+    both = (*pair.a, *pair.b)
+    if pair.key.coll not in SYNC_COLLECTIVES:
+        return "waiting cannot be told from transfer in this operation"
+    sources = [{kernel.row["timing_sources"] for kernel in side} for side in (pair.a, pair.b)]
+    if sources[0] != sources[1]:
+        return f"versions: times are from {_names(sources[0])} and from {_names(sources[1])}"
+    if min(kernel.row["cells"] or 0 for kernel in both) < limits.min_diagnosed_cells:
+        return f"fewer than {limits.min_diagnosed_cells} collectives were recorded by all ranks with GPU times"
+    captured = min(kernel.row["capture_rate"] or 0.0 for kernel in both)
+    if captured < limits.min_capture_rate:
+        return f"capture: only {captured:.0%} of the records are there"
+    complete = min(kernel.row["usable_share"] or 0.0 for kernel in both)
+    if complete < limits.min_complete_share:
+        return f"capture: only {complete:.0%} of the collectives were recorded by all ranks"
+    return ""
+
+
+def _names(values: Iterable[str | None]) -> str:
+    return ", ".join(sorted(value or "unknown" for value in values))
+
+
+def _compare_kernels(
+    pairs: Sequence[Pair], judge: Judge, basis: Basis, limits: Thresholds
+) -> tuple[KernelComparison, ...]:
+    moved = _shares(pairs, lambda kernel: kernel.row["transfer_us"] * kernel.key.n_ranks)
+    stood = _shares(
+        pairs,
+        lambda kernel: (
+            kernel.row["cells"] * kernel.key.n_ranks * (kernel.row["wait_us"] + kernel.row["transfer_p50_us"])
+        ),
+    )
+    measures = [
+        (_transfer(pair, basis, share, limits), _waiting(pair, basis, waited, limits))
+        for pair, share, waited in zip(pairs, moved, stood, strict=True)
+    ]
+    estimates = [measure.estimate for both in measures for measure in both]
+    q_values = iter(robust_stats.corrected([estimate.p_value for estimate in estimates if estimate]))
+    compared = []
+    for pair, both in zip(pairs, measures, strict=True):
+        transfer, waiting = (
+            judge.of_kernel(measure, next(q_values) if measure.estimate else 1.0, pair, name)
+            for name, measure in zip(("transfer", "waiting"), both, strict=True)
+        )
+        compared.append(KernelComparison(pair.key, transfer, waiting))
+    return tuple(sorted(compared, key=lambda kernel: -max(kernel.transfer.share, kernel.waiting.share)))
+
+
+def _transfer(pair: Pair, basis: Basis, share: float, limits: Thresholds) -> Measure:
+    a, b = _units(pair.a, "transfer_us", basis), _units(pair.b, "transfer_us", basis)
+    estimate = robust_stats.ratio_of_times(a, b, _SAMPLING[basis], limits.comparison_error)
+    middle = float(np.exp(np.log(a).mean())), float(np.exp(np.log(b).mean()))
+    return Measure(*middle, share, limits.comparison_floor_us / middle[0], estimate)
+
+
+def _waiting(pair: Pair, basis: Basis, share: float, limits: Thresholds) -> Measure:
+    a, b = _units(pair.a, "wait_us", basis), _units(pair.b, "wait_us", basis)
+    whole = float(a.mean() + _units(pair.a, "transfer_us", basis).mean())
+    estimate = robust_stats.difference_of_times(a, b, whole, _SAMPLING[basis], limits.comparison_error)
+    return Measure(float(a.mean()), float(b.mean()), share, limits.late_floor_us / whole, estimate)
+
+
+def _units(kernels: Sequence[Kernel], measure: str, basis: Basis) -> Floats:
+    """One value for each run, or for each stretch of the only run."""
+    rows = [getattr(kernel, measure) for kernel in kernels]
+    if basis == "blocks":
+        return np.asarray(rows[0][~np.isnan(rows[0])])
+    if measure == "transfer_us":
+        return np.array([np.exp(np.nanmean(np.log(row))) for row in rows])
+    return np.array([np.nanmean(row) for row in rows])
+
+
+def _compare_all(
+    pairs: Sequence[Pair], kernels: Sequence[KernelComparison], judge: Judge, basis: Basis, limits: Thresholds
+) -> tuple[Measure | None, Measure | None]:
+    """What the reference's operations take on each side, all comparable kernels together."""
+    if not pairs:
+        return None, None
+    weights = [float(np.mean([kernel.row["cells"] * kernel.key.n_ranks for kernel in pair.a])) for pair in pairs]
+    sums = {}
+    for measure in ("transfer_us", "wait_us"):
+        for side in ("a", "b"):
+            rows = [_in_step(getattr(pair, side), measure, basis) for pair in pairs]
+            length = min(map(len, rows))
+            sums[measure, side] = np.average([row[:length] for row in rows], axis=0, weights=weights)
+    a, b = sums["transfer_us", "a"], sums["transfer_us", "b"]
+    waits = sums["wait_us", "a"], sums["wait_us", "b"]
+    whole = float(a.mean() + waits[0].mean())
+    moved = robust_stats.ratio_of_times(a, b, _SAMPLING[basis], limits.comparison_error)
+    stood = robust_stats.difference_of_times(*waits, whole, _SAMPLING[basis], limits.comparison_error)
+    weighted = list(zip(pairs, weights, strict=True))
+    transfer, waiting = (
+        judge.of_all(
+            Measure(float(before.mean()), float(after.mean()), 1.0, 0.0, estimate),
+            name,
+            [getattr(kernel, name) for kernel in kernels],
+            weighted,
+        )
+        for name, before, after, estimate in (("transfer", a, b, moved), ("waiting", *waits, stood))
+    )
+    return transfer, waiting
+
+
+def _in_step(kernels: Sequence[Kernel], measure: str, basis: Basis) -> Floats:
+    """The units of a kernel in the order of all others, gaps filled with its mean."""
+    if basis == "runs":
+        return _units(kernels, measure, basis)
+    row = getattr(kernels[0], measure)
+    filled: Floats = np.where(np.isnan(row), np.nanmean(row), row)
+    return filled
+
+
+def _shares(pairs: Sequence[Pair], weight: Callable[[Kernel], float]) -> list[float]:
+    """Each pair's share of a time on the reference side."""
+    weights = [float(np.mean([weight(kernel) for kernel in pair.a])) for pair in pairs]
+    total = sum(weights) or 1.0
+    return [value / total for value in weights]

@@ -1,0 +1,161 @@
+"""A comparison in words: for a terminal, and as Markdown for a ticket or a merge request."""
+
+from collections.abc import Sequence
+
+from nixt_pipeline.fleet.compare.conclusion import caution
+from nixt_pipeline.fleet.compare.results import Comparison, Measure
+from nixt_pipeline.fleet.compare.robust_stats import Change
+from nixt_pipeline.fleet.compare.summaries import KernelKey
+from nixt_pipeline.inert import markdown, visible
+
+_HEADINGS = ("kernel", "", "share", "A us", "B us", "change", "interval", "verdict")
+_NUMBERS = range(2, 7)
+# What the covariates of a comparison are called.
+_FACTS = {
+    "nccl_version": "NCCL", "git_revs": "plugin build", "format_versions": "log format", "timing_sources": "timing",
+}  # fmt: skip
+_SENTENCES: dict[Change, str] = {
+    "regressed": "REGRESSED",
+    "improved": "IMPROVED",
+    "equivalent": "EQUIVALENT",
+    "inconclusive": "INCONCLUSIVE",
+    "slower-other-hosts": "SLOWER-OTHER-HOSTS",
+    "faster-other-hosts": "FASTER-OTHER-HOSTS",
+    "not-comparable": "NOT COMPARABLE",
+}
+
+
+def headline(comparison: Comparison) -> str:
+    """The verdict and the reason, in a sentence."""
+    verdict = _SENTENCES[comparison.verdict] + (" (suspected)" if comparison.suspected else "")
+    return f"{verdict}: {comparison.reason}"
+
+
+def facts(comparison: Comparison) -> list[tuple[str, str]]:
+    """What the verdict rests on, and what else differs between the sides."""
+    found = [
+        ("A", _side(comparison.a.name, len(comparison.a.runs))),
+        ("B", _side(comparison.b.name, len(comparison.b.runs))),
+        ("rests on", _basis(comparison)),
+        ("work", "; ".join(comparison.workload_changes) or "the same"),
+        ("hosts", _hosts(comparison)),
+    ]
+    worst = [(*side.values("worst_severity"), "none")[0] for side in (comparison.a, comparison.b)]
+    found.append(("findings", " -> ".join(f"up to {severity}".replace("up to none", "none") for severity in worst)))
+    if comparison.next_step:
+        found.append(("to tell", comparison.next_step))
+    if caution(comparison.a):
+        found.append(("caution", caution(comparison.a)))
+    if comparison.left_out:
+        found.append(("left out", f"{len(comparison.left_out)} of the runs, which do other work"))
+    for name, a, b in comparison.covariates:
+        if a or b:
+            words = ", ".join(a) or "unknown", ", ".join(b) or "unknown"
+            found.append((_FACTS[name], words[0] if words[0] == words[1] else " -> ".join(words)))
+    return found
+
+
+def as_text(comparison: Comparison) -> str:
+    """Plain text: the verdict, what it rests on, and a line for transfer and waiting of each kernel."""
+    lines = [headline(comparison), ""]
+    lines += [f"  {label + ':':<14}{value}" for label, value in facts(comparison)]
+    rows = [tuple(map(visible, row)) for row in table_rows(comparison)]
+    if rows:
+        widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
+        lines.append("")
+        lines += ["  " + _aligned(row, widths) for row in (_HEADINGS, *rows)]
+    if comparison.not_compared:
+        lines += ["", "  not compared:"]
+        lines += [f"    {key.label}: {reason}" for key, reason in not_compared(comparison)]
+    return "\n".join(map(visible, lines))
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """The same as Markdown."""
+    lines = [f"# {markdown(f'{comparison.b.name} against {comparison.a.name}')}", ""]
+    lines += [f"**{markdown(headline(comparison))}**", ""]
+    lines += [f"- **{label}**: {markdown(value)}" for label, value in facts(comparison)]
+    rows = [tuple(map(markdown, row)) for row in table_rows(comparison)]
+    if rows:
+        rule = ["---:" if number in _NUMBERS else "---" for number in range(len(_HEADINGS))]
+        lines += ["", *("| " + " | ".join(cells) + " |" for cells in (_HEADINGS, rule, *rows))]
+    if comparison.not_compared:
+        lines += ["", "Not compared:", ""]
+        lines += [f"- {markdown(key.label)}: {markdown(reason)}" for key, reason in not_compared(comparison)]
+    return "\n".join(lines)
+
+
+def table_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """Two lines for each kernel, after two for all of them."""
+    rows = []
+    if comparison.transfer and comparison.waiting:
+        rows += _two_rows("all of these", comparison.transfer, comparison.waiting)
+    for kernel in comparison.kernels:
+        rows += _two_rows(kernel.key.label, kernel.transfer, kernel.waiting)
+    return rows
+
+
+def not_compared(comparison: Comparison) -> list[tuple[KernelKey, str]]:
+    """What was left out, and why."""
+    return [(item.key, item.reason) for item in comparison.not_compared]
+
+
+def change_words(measure: Measure) -> tuple[str, str]:
+    """The change and its interval: `+7.1 %`, `+6.0 .. +8.3 %`."""
+    e = measure.estimate
+    if e is None:
+        return "unknown", ""
+    return f"{percentage(e.change)} %", f"{percentage(e.low)} .. {percentage(e.high)} %"
+
+
+def percentage(change: float) -> str:
+    """`+7.1`, and no negative nothing."""
+    return f"{round(100 * change, 1) + 0.0:+.1f}"
+
+
+def _two_rows(label: str, transfer: Measure, waiting: Measure) -> list[tuple[str, ...]]:
+    return [
+        (label, "transfer", *_numbers(transfer), _verdict(transfer)),
+        ("", "waiting", *_numbers(waiting), _verdict(waiting)),
+    ]
+
+
+def _numbers(measure: Measure) -> tuple[str, ...]:
+    return (f"{100 * measure.share:.1f} %", f"{measure.a_us:,.1f}", f"{measure.b_us:,.1f}", *change_words(measure))
+
+
+def _verdict(measure: Measure) -> str:
+    return f"{measure.verdict} ({measure.reason})" if measure.reason else measure.verdict
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(
+        cell.rjust(width) if number in _NUMBERS else cell.ljust(width)
+        for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ).rstrip()
+
+
+def _side(name: str, runs: int) -> str:
+    return name if runs == 1 else f"{name} ({runs} runs)"
+
+
+def _basis(comparison: Comparison) -> str:
+    if comparison.basis == "runs":
+        return f"{len(comparison.a.runs)} against {len(comparison.b.runs)} runs"
+    return "stretches of one run on each side: how much runs differ anyway is not known, so a change is suspected only"
+
+
+def _hosts(comparison: Comparison) -> str:
+    where = comparison.placement
+    words = {
+        "same": f"the same {where.hosts_a}",
+        "replicated": f"{where.hosts_a} and {where.hosts_b}, drawn anew for each run",
+        "changed": f"{where.hosts_a} and {where.hosts_b}, of them {where.common} in common",
+    }
+    if not where.names_are_machines:
+        return f"{where.hosts_a} and {where.hosts_b} names that are no machines': which machines they were is not known"
+    if where.kind != "changed":
+        return words[where.kind]
+    if comparison.host_sets:
+        return f"{words['changed']}; the intervals hold what {comparison.host_sets} sets of hosts differ by anyway"
+    return f"{words['changed']}; by how much hosts differ anyway is not known"

@@ -1,0 +1,1 @@
+"""What training is against: the benchmarks of nccl-tests."""

@@ -1,0 +1,171 @@
+"""Which runs lose their raw events, by age and by size, and which keep them.
+
+The policy names runs; nothing else is ever deleted. Runs that new ones are compared with, and runs with urgent
+findings, keep their events, because somebody may want to look again. Every run keeps its small results.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+
+from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
+from nixt_pipeline.errors import NixtError
+from nixt_pipeline.fleet.against import MAX_MEMBERS
+from nixt_pipeline.fleet.baselines import current_baselines, members
+from nixt_pipeline.fleet.catalog import current_run_catalog
+from nixt_pipeline.fleet.workload import Row
+from nixt_pipeline.inspector.taxonomy import I64, RUN, STRING, Column, Role, schema
+from nixt_pipeline.settings import Settings, Thresholds
+from nixt_pipeline.store import layout, leftovers
+from nixt_pipeline.store.catalog import publish_catalog
+from nixt_pipeline.store.dropped import dropped
+from nixt_pipeline.store.files import write_table
+from nixt_pipeline.store.ingest import run_lock
+from nixt_pipeline.store.manifest import published_runs, read_manifest
+from nixt_pipeline.store.retention import drop_events, event_bytes
+
+_DAY_US = 86_400_000_000
+
+
+RETENTION_COLUMNS: tuple[Column, ...] = (
+    RUN,
+    Column("action", STRING, Role.DERIVED, "", "drop (planned), dropped, keep, or failed", nullable=False),
+    Column("event_bytes", I64, Role.COUNTER, "bytes", "Size of the run's raw events", nullable=False),
+    Column("reason", STRING, Role.DERIVED, "", "Why", nullable=False),
+)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Events go when a run is older than `max_age_days`, and, the oldest first, while all events together are larger
+    than `max_bytes`. 0 means without limit. `keep` says which runs keep theirs: baselines, findings."""
+
+    max_age_days: float
+    max_bytes: int
+    keep: tuple[str, ...]
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Policy":
+        """The configured policy."""
+        return cls(settings.retention_days, settings.retention_bytes, settings.retention_keep)
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a run holds: `held` says why its events are kept whatever the limits, empty when they need not be."""
+
+    run: str
+    ended_us: int
+    event_bytes: int
+    held: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happens to the events of one run, and why."""
+
+    run: str
+    action: Literal["drop", "keep", "dropped", "failed"]
+    event_bytes: int
+    reason: str
+
+
+def plan(holdings: Iterable[Holding], policy: Policy, now_us: int) -> list[Step]:
+    """What the policy does to each run, the oldest first."""
+    ordered = sorted(holdings, key=lambda holding: (holding.ended_us, holding.run))
+    left = sum(holding.event_bytes for holding in ordered)
+    steps = []
+    for holding in ordered:
+        age_days = (now_us - holding.ended_us) / _DAY_US
+        reason = ""
+        if policy.max_age_days and age_days > policy.max_age_days:
+            reason = f"older than {policy.max_age_days:g} days"
+        elif policy.max_bytes and left > policy.max_bytes:
+            reason = f"all events together take more than {policy.max_bytes / 1e9:g} GB"
+        if not holding.event_bytes:
+            continue
+        if reason and not holding.held:
+            left -= holding.event_bytes
+            steps.append(Step(holding.run, "drop", holding.event_bytes, reason))
+        else:
+            steps.append(Step(holding.run, "keep", holding.event_bytes, holding.held or "within the limits"))
+    return steps
+
+
+def plan_retention(settings: Settings, policy: Policy, now: datetime) -> list[Step]:
+    """What the policy would do to the runs of the store; nothing is changed."""
+    rows = current_run_catalog(settings).table.to_pylist()
+    used = _used_baselines(current_baselines(settings, rows), settings.thresholds)
+    holdings = [
+        Holding(row["run"], _ended_us(row), event_bytes(row["run"], settings), _held(row, used, policy, settings))
+        for row in rows
+    ]
+    return plan(holdings, policy, int(now.timestamp() * 1e6))
+
+
+def apply_retention(settings: Settings, steps: Sequence[Step], now: datetime) -> list[Step]:
+    """Drop what the steps say; returns them with what became of each. Files go once no reader can have them open
+    (`Settings.unlink_grace_s`): those of earlier times now, those of these steps the next time."""
+    done = []
+    for step in steps:
+        if step.action == "drop":
+            try:
+                freed = drop_events(step.run, settings, step.reason, now)
+                step = Step(step.run, "dropped", freed, step.reason)
+            except NixtError as error:
+                step = Step(step.run, "failed", step.event_bytes, str(error))
+        done.append(step)
+    if any(step.action == "dropped" for step in done):
+        # Nobody is led to the files any more before they go.
+        publish_catalog(settings)
+    for run in published_runs(settings):
+        with run_lock(settings, run):
+            leftovers.collect(settings, run)
+    return done
+
+
+def _used_baselines(table: pa.Table, limits: Thresholds) -> set[str]:
+    """The members of baselines that the next run of their workload would be compared with."""
+    newest: dict[str, int] = {}
+    for row in table.to_pylist():
+        newest[row["workload"]] = max(newest.get(row["workload"], 0), row["first_dump_us"] or 0)
+    groups = [members(table, workload, began_us + 1, limits) for workload, began_us in newest.items()]
+    return {run for modes in groups for runs in modes.values() for run in runs[:MAX_MEMBERS]}
+
+
+def retention_path(settings: Settings) -> Path:
+    """The file that says what became of each run's events the last time."""
+    return settings.data_dir / "results" / "retention.parquet"
+
+
+def write_steps(steps: Sequence[Step], settings: Settings) -> pa.Table:
+    """Write and return the steps as a table, the oldest run first."""
+    table = pa.Table.from_pylist([asdict(step) for step in steps], schema=schema(RETENTION_COLUMNS))
+    write_table(table, retention_path(settings))
+    return table
+
+
+def _held(row: Row, used: set[str], policy: Policy, settings: Settings) -> str:
+    """Why a run keeps its events whatever the limits."""
+    has_results = layout.results_path(settings, RUN_KERNELS.name, row["run"]).exists() and row["analysed"]
+    interrupted = dropped(read_manifest(settings, row["run"]).directory(settings)) is not None
+    if interrupted:
+        return ""  # after the marker was written: there is nothing left to keep
+    if not (has_results and row["verdict"]):
+        return "not analysed yet"
+    if "baselines" in policy.keep and row["run"] in used:
+        return "a baseline"
+    if "findings" in policy.keep and row["worst_severity"] in ("P0", "P1"):
+        return f"has a finding of severity {row['worst_severity']}"
+    return ""
+
+
+def _ended_us(row: Row) -> int:
+    """When the run ended, or when it was ingested if its log does not tell."""
+    if row["last_dump_us"]:
+        return int(row["last_dump_us"])
+    return int(datetime.fromisoformat(row["ingested_at"]).astimezone(UTC).timestamp() * 1e6)

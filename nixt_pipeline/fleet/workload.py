@@ -1,0 +1,68 @@
+"""Which runs do the same work, told by the kernels that carry their bytes."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
+from nixt_pipeline.inspector.taxonomy import STRING, Column, Role, schema
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import catalog, layout
+from nixt_pipeline.store.files import where_possible, write_table
+from nixt_pipeline.store.reading import query_readable, read_cache
+
+Row = Mapping[str, Any]
+
+# A kernel with at least this share of a run's bytes is part of what the run does. Bytes, because times vary from run to
+# run; 5 %, because few kernels carry nearly all (97 % in the paper's top two to four) and small ones come and go.
+_CHARACTERISTIC_SHARE = 0.05
+# Columns of `run_kernels` that hold one value; the lists are read for single runs only.
+_SCALARS = tuple(column for column in RUN_KERNELS.columns if not column.name.startswith(("block", "group_")))
+_STATE = Column("state", STRING, Role.IDENTIFIER, "", "Which version of the run's kernels the row is from")
+_MERGED = schema((*_SCALARS, _STATE))
+
+_READ = f"""
+SELECT {", ".join(column.name for column in _SCALARS)}
+FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
+"""
+
+
+def all_kernels(runs: Iterable[str], settings: Settings) -> dict[str, list[dict[str, Any]]]:
+    """The kernels of many runs without their lists; runs that have none yet are left out.
+
+    They are kept in one file, `results/all_kernels.parquet`, so that only new and changed runs are opened again:
+    opening thousands of files takes longer than all that is done with them.
+    """
+    merged = settings.data_dir / "results" / "all_kernels.parquet"
+    paths = {run: layout.results_path(settings, RUN_KERNELS.name, run) for run in runs}
+    states = {run: str(path.stat().st_mtime_ns) for run, path in paths.items() if path.exists()}
+    found: dict[str, list[dict[str, Any]]] = {}
+    stored = read_cache(merged, _MERGED.names)
+    for row in stored.to_pylist() if stored else ():
+        if states.get(row["run"]) == row["state"]:
+            found.setdefault(row["run"], []).append(row)
+    files = [paths[run] for run in states if run not in found]
+    if files:
+        with catalog.connect(settings) as con:
+            read = query_readable(con, _READ, files, "nixt report RUN makes it again")
+        for row in read.to_pylist() if read else ():
+            found.setdefault(row["run"], []).append({**row, "state": states[row["run"]]})
+        rows = [row for run in sorted(found) for row in found[run]]
+        with where_possible():
+            write_table(pa.Table.from_pylist(rows, schema=_MERGED), merged)
+    return found
+
+
+def workload_of(gpus: int, kernels: Sequence[Row]) -> str:
+    """A short name for what a run does: equal for runs of as many GPUs whose characteristic kernels are the same."""
+    total = sum(row["payload_bytes"] or 0.0 for row in kernels) or 1.0
+    names = ("kind", "coll", "n_ranks", "nnodes", "coll_msg_size_bytes")
+    keys = sorted(
+        json.dumps([row[name] for name in names])
+        for row in kernels
+        if (row["payload_bytes"] or 0.0) >= _CHARACTERISTIC_SHARE * total
+    )
+    return hashlib.sha256(json.dumps([gpus, keys]).encode()).hexdigest()[:10]
