@@ -66,7 +66,7 @@ def _provide(source: Path | int, directory: Path) -> Path:
     return directory
 
 
-def describe(name: str, source: Path | int) -> dict[str, Any]:
+def describe(source: Path | int) -> dict[str, Any]:
     """Ingest, analyse and diagnose one job from scratch; returns what is kept of it."""
     with tempfile.TemporaryDirectory(prefix="nixt-golden-") as folder:
         root = Path(folder)
@@ -107,7 +107,7 @@ def _hashes(run: nixt.Run, table: str) -> dict[str, Any]:
 
 def _write(task: tuple[str, Path | int, Path]) -> str:
     name, source, into = task
-    text = json.dumps(describe(name, source), indent=1, sort_keys=True)
+    text = json.dumps(describe(source), indent=1, sort_keys=True)
     (into / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     return name
 
