@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.diagnosis import MARKS, failures, put_into, summary
-from benchmarks.faults import Fault
-from benchmarks.labelled_jobs import Label
-from benchmarks.scoring import Answer, Score, answer, blames_wrongly, score
+from evaluation.faults import Fault
+from evaluation.labelled import MARKS, failures, put_into, summary
+from evaluation.labelled_jobs import Label
+from evaluation.scoring import Answer, Score, answer, blames_wrongly, score
 
 SLOW_HOST = Fault(
     "slow compute host", "late-arrival", "host", "2x", ("a",), ("a-pid1", "a-pid2"), (), ("a",), 5_000_000

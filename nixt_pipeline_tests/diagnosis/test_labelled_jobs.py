@@ -1,12 +1,12 @@
-"""The diagnosis of whole jobs whose faults are known. `python -m benchmarks.diagnosis` does it with a hundred kinds."""
+"""The diagnosis of whole jobs whose faults are known. `python -m evaluation.labelled` does it with a hundred kinds."""
 
 from pathlib import Path
 
 import pytest
 
-from benchmarks.diagnosis import diagnose_labelled_job
-from benchmarks.scenarios import SCENARIOS
-from benchmarks.scoring import Answer, Score, score
+from evaluation.labelled import diagnose_labelled_job
+from evaluation.scenarios import SCENARIOS
+from evaluation.scoring import Answer, Score, score
 from nixt_pipeline.settings import Settings
 
 FOUND = [

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from benchmarks import faults, hangs
-from benchmarks.faults import Plant
-from benchmarks.labelled_jobs import Recording, Scenario, Shape
+from evaluation import faults, hangs
+from evaluation.faults import Plant
+from evaluation.labelled_jobs import Recording, Scenario, Shape
 from nixt_pipeline.simulation import Workload
 
 # Named after GPUs, and what is parallel beside data.

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from benchmarks.faults import Fault, Plant
-from benchmarks.faulty_job import FaultyJob
+from evaluation.faults import Fault, Plant
+from evaluation.faulty_job import FaultyJob
 from nixt_pipeline.simulation import Communicators
 
 

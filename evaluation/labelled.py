@@ -1,9 +1,9 @@
 """How often the diagnosis is right, on simulated jobs whose faults are known.
 
-    python -m benchmarks.diagnosis --seeds 10                      # every scenario, ten jobs each
-    python -m benchmarks.diagnosis --seeds 50 --scenario slow-gpu  # the scenarios whose name contains it
+    python -m evaluation.labelled --seeds 10                      # every scenario, ten jobs each
+    python -m evaluation.labelled --seeds 50 --scenario slow-gpu  # the scenarios whose name contains it
 
-Prints two Markdown tables: faulty jobs and healthy ones. `--into docs/diagnosis.md` puts them into that page, between
+Prints two Markdown tables: faulty jobs and healthy ones. `--into docs/evaluation.md` puts them into that page, between
 the two marks; `--failures FILE` lists every job that was not answered as it should be.
 """
 
@@ -17,16 +17,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from benchmarks.labelled_jobs import Label, write_labelled_job
-from benchmarks.scenarios import SCENARIOS
-from benchmarks.scoring import Answer, Score, faults_table, healthy_table, score
-from benchmarks.varied import NAMES, varied
+from evaluation.labelled_jobs import Label, write_labelled_job
+from evaluation.scenarios import SCENARIOS
+from evaluation.scoring import Answer, Score, faults_table, healthy_table, score
+from evaluation.varied import NAMES, varied
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.api import ingest_run
 from nixt_pipeline.diagnosis import diagnose
 from nixt_pipeline.settings import Settings, load_settings
 
-MARKS = ("<!-- evaluation: written by `python -m benchmarks.diagnosis` -->\n", "<!-- end of evaluation -->\n")
+MARKS = ("<!-- evaluation: written by `python -m evaluation.labelled` -->\n", "<!-- end of evaluation -->\n")
 
 
 def diagnose_labelled_job(name: str, seed: int, directory: Path, settings: Settings) -> tuple[Label, dict[str, Any]]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.faults import Fault, Plant
-from benchmarks.faulty_job import FaultyJob
+from evaluation.faults import Fault, Plant
+from evaluation.faulty_job import FaultyJob
 from nixt_pipeline.simulation import (
     COMPUTE_JITTER,
     DUMP_INTERVAL_US,

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from benchmarks.faulty_job import FaultyJob
+from evaluation.faulty_job import FaultyJob
 from nixt_pipeline.simulation import EPOCH_US, Ints
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks import faults, hangs
-from benchmarks.faults import Plant
-from benchmarks.labelled_jobs import Recording, Scenario, Shape
+from evaluation import faults, hangs
+from evaluation.faults import Plant
+from evaluation.labelled_jobs import Recording, Scenario, Shape
 from nixt_pipeline.simulation import RING_RECORDS, Names, Workload
 
 MIB = 2**20

@@ -1,8 +1,8 @@
 """What the product says of many jobs, written down, so that two versions of it can be compared.
 
-    python -m benchmarks.golden write before/     # with the one version
-    python -m benchmarks.golden write after/      # with the other one
-    python -m benchmarks.golden compare before/ after/
+    python -m evaluation.golden write before/     # with the one version
+    python -m evaluation.golden write after/      # with the other one
+    python -m evaluation.golden compare before/ after/
 
 The jobs: each directory and archive below `corpus`, `realistic`, `field`, `cases` and `samples` of `NIXT_CORPUS`, where
 that is set, and simulated ones. Of each, one JSON file holds the verdict, the findings without their sentences, and of
@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import nixt_pipeline as nixt
-from benchmarks.labelled_jobs import write_labelled_job
-from benchmarks.varied import NAMES, varied
+from evaluation.labelled_jobs import write_labelled_job
+from evaluation.varied import NAMES, varied
 from nixt_pipeline.errors import NixtError
 from nixt_pipeline.settings import load_settings
 

@@ -5,8 +5,8 @@ from enum import StrEnum
 from statistics import median
 from typing import Any
 
-from benchmarks.faults import Fault
-from benchmarks.labelled_jobs import Label
+from evaluation.faults import Fault
+from evaluation.labelled_jobs import Label
 
 Finding = dict[str, Any]
 
