@@ -174,13 +174,13 @@ def _no_progress(_done: int, _total: int, _name: str) -> None:
     """For callers who do not want to be told."""
 
 
-ReportForm = Literal["html", "pdf", "md"]
+ReportFormat = Literal["html", "pdf", "markdown", "md"]
 
 
-def report_run(run: str, settings: Settings, form: ReportForm = "html") -> Path:
+def report_run(run: str, settings: Settings, form: ReportFormat = "html") -> Path:
     """Write the report of an analysed run and the index of all runs; returns the report's path.
 
-    The page is always written; with `form` `pdf` or `md`, so is that form beside it, and its path is returned. Raises
+    The page is always written; with `pdf` or `markdown` (`md`), so is that beside it, and its path is returned. Raises
     `UnknownRunError`, and `PdfError` when there is no browser that prints.
     """
     from nixt_pipeline.reporting.index import render_index
@@ -194,7 +194,7 @@ def report_run(run: str, settings: Settings, form: ReportForm = "html") -> Path:
     render_index(settings)
     if form == "pdf":
         return print_pdf(report)
-    if form == "md":
+    if form in ("markdown", "md"):
         write_text(markdown_report(run, settings), report.with_suffix(".md"))
         return report.with_suffix(".md")
     return report

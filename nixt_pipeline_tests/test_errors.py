@@ -47,7 +47,7 @@ def test_a_defect_is_never_taken_for_findings(
     def fails(*_: object) -> None:
         raise raised
 
-    monkeypatch.setattr("nixt_pipeline.cli._run_with_records", fails)
+    monkeypatch.setattr("nixt_pipeline.cli.runs.run_with_records", fails)
     result = CliRunner().invoke(main, ["diagnose", "run-1", "--fail-on", "P1"])
     assert result.exit_code == code
     assert said in result.stderr

@@ -3,6 +3,7 @@
 import click
 
 from nixt_pipeline import api
+from nixt_pipeline.cli.output import format_option, input_errors, print_rows, say
 from nixt_pipeline.errors import EXIT_INPUT, NixtError, StorageError
 from nixt_pipeline.fleet.decisions import DecisionsError, decisions_path, read_decisions
 from nixt_pipeline.inert import visible
@@ -10,15 +11,14 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.catalog import publish_catalog
 from nixt_pipeline.store.checking import Checked, check_run
 from nixt_pipeline.store.manifest import published_runs
-from nixt_pipeline.terminal import input_errors, print_rows, say
 
 
 @click.command()
 @click.argument("runs", metavar="[RUN]...", nargs=-1)
 @click.option("--repair", is_flag=True, help="Rebuild damaged runs from their logs, and damaged results from the run.")
-@click.option("--format", "form", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)
+@format_option("text", "csv", "json")
 @click.pass_context
-def check(context: click.Context, runs: tuple[str, ...], repair: bool, form: str) -> None:
+def check(context: click.Context, runs: tuple[str, ...], repair: bool, output_format: str) -> None:
     """Compare every file of the given runs, or of all, with the size and hash that were noted when it was written.
 
     Text names what is damaged; csv and json have a row for each file. Files that an earlier version wrote have no hash:
@@ -32,11 +32,11 @@ def check(context: click.Context, runs: tuple[str, ...], repair: bool, form: str
         found += [] if runs else _decisions(settings)
         if repair:
             _renew_catalog(settings)
-    if form == "text":
+    if output_format == "text":
         _print_text(found)
     else:
         rows = [(c.run, str(c.path), c.state, c.problem, c.derived) for c in found]
-        print_rows(["run", "path", "state", "problem", "derived"], rows, form)
+        print_rows(["run", "path", "state", "problem", "derived"], rows, output_format)
     if any(checked.state == "damaged" for checked in found):
         context.exit(EXIT_INPUT)
 

@@ -1,20 +1,38 @@
-"""What every command does alike: errors that the user can fix, and text and tables on standard output, all of it inert
-(`nixt_pipeline.inert`), because names and messages may come from a log."""
+"""What all commands share: the formats, errors that the user can fix, and text and tables on standard output, all of it
+inert (`nixt_pipeline.inert`), because names and messages may come from a log."""
 
 import csv
 import logging
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import duckdb
 
 from nixt_pipeline.errors import EXIT_BROKEN_PIPE, EXIT_DEFECT, EXIT_INPUT, EXIT_INTERRUPTED, NixtError, storage_errno
 from nixt_pipeline.inert import csv_cell, distinct, json_text, visible, visible_lines
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# Spellings that some commands had before.
+_OTHER_SPELLINGS = {"md": "markdown", "table": "text"}
+
+
+class Format(click.Choice[str]):
+    """One of the formats that a command has; other spellings are understood, and not listed."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The format as it is listed. Fails the command for any other."""
+        return super().convert(_OTHER_SPELLINGS.get(value, value), param, ctx)
+
+
+def format_option(*formats: str) -> Callable[[Function], Function]:
+    """`--format`, the first of `formats` by default; the command's parameter is `output_format`."""
+    return click.option("--format", "output_format", type=Format(formats), default=formats[0], show_default=True)
 
 
 class InputError(click.ClickException):
@@ -89,13 +107,13 @@ def show_log_inertly() -> None:
         logging.lastResort.setFormatter(_VisibleLog())
 
 
-def print_rows(names: list[str], rows: Sequence[tuple[Any, ...]], form: str) -> None:
-    """Print a table for people (`table`), or all of it as `csv` or `json`."""
-    if form == "csv":
+def print_rows(names: list[str], rows: Sequence[tuple[Any, ...]], output_format: str) -> None:
+    """Print a table for people (`text`), or all of it as `csv` or `json`."""
+    if output_format == "csv":
         writer = csv.writer(sys.stdout)
         writer.writerow(map(csv_cell, names))
         writer.writerows(map(csv_cell, row) for row in rows)
-    elif form == "json":
+    elif output_format == "json":
         columns = distinct(names)
         click.echo(json_text([dict(zip(columns, row, strict=True)) for row in rows]))
     elif names:

@@ -1,11 +1,17 @@
-"""Picking up finished jobs without Dagster: what `nixt watch` does between two looks at the landing directory."""
+"""`nixt watch`: picking up finished jobs without Dagster."""
 
 import json
 import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+import click
+
+from nixt_pipeline.cli.output import input_errors, say
+from nixt_pipeline.cli.runs import DIRECTORY, analyse_and_report, ingest_directory
+from nixt_pipeline.inert import visible
 from nixt_pipeline.inspector.runs import RunDirectory, find_runs, is_finished
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_text
@@ -61,3 +67,33 @@ def look(settings: Settings, take_up: Callable[[RunDirectory], None], given_up: 
         write_text(json.dumps(known, indent=1) + "\n", path)
         done.append(directory.run)
     return Look(tuple(done), failed, waiting)
+
+
+@click.command()
+@click.argument("directory", type=DIRECTORY, required=False)
+@click.option("--once", is_flag=True, help="Look once and stop, for cron; exit code 2 when a run failed.")
+@click.pass_context
+def watch(context: click.Context, directory: Path | None, once: bool) -> None:
+    """Ingest, analyse and report the finished runs below DIRECTORY as they appear, without Dagster, until stopped.
+
+    By default DIRECTORY is the landing directory. Use this or `nixt ui`, not both.
+    """
+    settings: Settings = context.obj
+    if directory is not None:
+        settings = settings.model_copy(update={"landing_dir": directory})
+
+    def take_up(found: RunDirectory) -> None:
+        click.echo(analyse_and_report(ingest_directory(found.path, found.run, settings).run, settings))
+
+    given_up: dict[str, str] = {}
+    shown: dict[str, str] = {}
+    while True:
+        with input_errors():
+            seen = look(settings, take_up, given_up)
+        for run, reason in {**seen.failed, **seen.waiting}.items():
+            if run in seen.failed or run not in shown:
+                say(visible(f"{run}: {'failed' if run in seen.failed else 'waits'}: {reason}"))
+        shown = dict(seen.waiting)
+        if once:
+            context.exit(2 if seen.failed else 0)
+        time.sleep(settings.sensor_interval_s)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from nixt_pipeline import api
+from nixt_pipeline.cli.output import format_option, input_errors, print_rows, say
 from nixt_pipeline.fleet.baselines import current_baselines, update_baselines
 from nixt_pipeline.fleet.catalog import RUN_CATALOG_COLUMNS, current_run_catalog
 from nixt_pipeline.fleet.compare.results import FAIL_ON, Comparison
@@ -21,7 +22,6 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import unread
 from nixt_pipeline.store.first_record import not_taken_up
 from nixt_pipeline.store.manifest import read_manifest
-from nixt_pipeline.terminal import input_errors, print_rows, say
 
 _SORTABLE = tuple(column.name for column in RUN_CATALOG_COLUMNS if column.name not in ("state", "tags", "host_names"))
 _SHOWN = (
@@ -53,10 +53,10 @@ _HOST_COLUMNS = (
 )
 @click.option("--descending/--ascending", default=True, show_default=True)
 @click.option("--limit", type=click.IntRange(1), help="Show so many.")
-@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@format_option("text", "csv", "json")
 @click.pass_obj
 def runs(
-    settings: Settings, /, form: str, sort: str, descending: bool, limit: int | None, **wanted: str | None
+    settings: Settings, /, output_format: str, sort: str, descending: bool, limit: int | None, **wanted: str | None
 ) -> None:
     """List the runs in the store, the newest first.
 
@@ -66,13 +66,13 @@ def runs(
         rows = [row for row in current_run_catalog(settings).table.to_pylist() if _is_wanted(row, wanted)]
     known = sorted((row for row in rows if row[sort] is not None), key=lambda row: row[sort], reverse=descending)
     rows = (known + [row for row in rows if row[sort] is None])[:limit]
-    if form == "table":
-        print_rows([*_SHOWN], [tuple(_short(row)[name] for name in _SHOWN) for row in rows], form)
+    if output_format == "text":
+        print_rows([*_SHOWN], [tuple(_short(row)[name] for name in _SHOWN) for row in rows], output_format)
         with input_errors():
             _tell_what_holds_no_record(settings)
         return
     names = [column.name for column in RUN_CATALOG_COLUMNS if column.name != "state"]
-    print_rows(names, [tuple(row[name] for name in names) for row in rows], form)
+    print_rows(names, [tuple(row[name] for name in names) for row in rows], output_format)
 
 
 def _tell_what_holds_no_record(settings: Settings) -> None:
@@ -127,9 +127,7 @@ _COMPARISON_FORMS: dict[str, Callable[[Comparison, Settings], str]] = {
 @click.command()
 @click.argument("runs", metavar="[A] B", nargs=-1, required=True)
 @click.option("--baseline", metavar="TAG", help="Compare with the runs that have this tag, instead of A.")
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True
-)
+@format_option("text", "json", "markdown", "html")
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
@@ -138,7 +136,9 @@ _COMPARISON_FORMS: dict[str, Callable[[Comparison, Settings], str]] = {
     help="Exit with 1 at this verdict, or one before it in the list.",
 )
 @click.pass_context
-def compare(context: click.Context, runs: tuple[str, ...], baseline: str | None, form: str, fail_on: Change) -> None:
+def compare(
+    context: click.Context, runs: tuple[str, ...], baseline: str | None, output_format: str, fail_on: Change
+) -> None:
     """Say whether B became slower than A, and by how much.
 
     A and B are runs: an id, a pattern ("nightly-*"), tag:T, model:M, since:DATE, before:DATE, or several of these
@@ -156,7 +156,7 @@ def compare(context: click.Context, runs: tuple[str, ...], baseline: str | None,
     with input_errors():
         a = f"tag:{baseline}" if baseline else (runs[0] if len(runs) == 2 else None)
         comparison = api.compare(a, runs[-1], settings)
-        click.echo(_COMPARISON_FORMS[form](comparison, settings))
+        click.echo(_COMPARISON_FORMS[output_format](comparison, settings))
     if comparison.fails(fail_on):
         context.exit(1)
 
@@ -166,10 +166,10 @@ def compare(context: click.Context, runs: tuple[str, ...], baseline: str | None,
 @click.option("--reject", metavar="RUN", help="Never use RUN as a baseline.")
 @click.option("--reset", metavar="RUN", help="Leave RUN to the rules again.")
 @click.option("--reason", default="", help="Why; kept with the decision.")
-@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@format_option("text", "csv", "json")
 @click.pass_obj
 def baselines(
-    settings: Settings, pin: str | None, reject: str | None, reset: str | None, reason: str, form: str
+    settings: Settings, pin: str | None, reject: str | None, reset: str | None, reason: str, output_format: str
 ) -> None:
     """List which runs are fit to be compared with, and why others are not; pin or reject one.
 
@@ -187,14 +187,14 @@ def baselines(
     names = ["run", "workload", "fit", "reason", "decision", "mode", "level", "established"]
     rows.sort(key=lambda row: (row["workload"], row["first_dump_us"] or 0))
     shown = [{**row, "level": row["level"] and round(row["level"], 3)} for row in rows]
-    print_rows(names, [tuple(row[name] for name in names) for row in shown], form)
+    print_rows(names, [tuple(row[name] for name in names) for row in shown], output_format)
 
 
 @click.command()
-@click.option("--all", "everyone", is_flag=True, help="List every host, not only the suspects.")
-@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@click.option("--all", "all_hosts", is_flag=True, help="List every host, not only the suspects.")
+@format_option("text", "csv", "json")
 @click.pass_obj
-def hosts(settings: Settings, everyone: bool, form: str) -> None:
+def hosts(settings: Settings, all_hosts: bool, output_format: str) -> None:
     """List the hosts to drain: named by findings in more runs than chance explains, and lately.
 
     A host that runs in many jobs is named more often by that alone, which is allowed for. The table is sorted by what
@@ -206,11 +206,11 @@ def hosts(settings: Settings, everyone: bool, form: str) -> None:
         table = current_host_health(settings, current_run_catalog(settings).table.to_pylist())
     rows = table.to_pylist()
     cautioned = [row for row in rows if row["caution"] and is_named_too_often(row, settings.thresholds)]
-    shown = [row for row in rows if everyone or row["suspect"] or row in cautioned]
-    names = [*_HOST_COLUMNS] if form == "table" else table.column_names
+    shown = [row for row in rows if all_hosts or row["suspect"] or row in cautioned]
+    names = [*_HOST_COLUMNS] if output_format == "text" else table.column_names
     rounded = [{name: float(f"{v:.3g}") if isinstance(v, float) else v for name, v in row.items()} for row in shown]
-    print_rows(names, [tuple(row[name] for name in names) for row in rounded], form)
-    if form == "table":
+    print_rows(names, [tuple(row[name] for name in names) for row in rounded], output_format)
+    if output_format == "text":
         for row in cautioned:
             click.echo(
                 visible_lines(
@@ -222,12 +222,14 @@ def hosts(settings: Settings, everyone: bool, form: str) -> None:
 
 
 @click.command()
-@click.option("--apply/--dry-run", "really", default=False, show_default=True, help="Drop events, or only say which.")
+@click.option(
+    "--apply/--dry-run", "confirmed", default=False, show_default=True, help="Drop events, or only say which."
+)
 @click.option("--days", type=click.FloatRange(0), help="Instead of NIXT_RETENTION_DAYS.")
 @click.option("--bytes", "size", type=click.IntRange(0), help="Instead of NIXT_RETENTION_BYTES.")
-@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@format_option("text", "csv", "json")
 @click.pass_obj
-def retention(settings: Settings, really: bool, days: float | None, size: int | None, form: str) -> None:
+def retention(settings: Settings, confirmed: bool, days: float | None, size: int | None, output_format: str) -> None:
     """Drop the raw events of old runs; say which with --dry-run, which is the default.
 
     Results, reports and the logs themselves are never removed: such runs stay in `nixt runs` and can be compared. Runs
@@ -241,7 +243,9 @@ def retention(settings: Settings, really: bool, days: float | None, size: int | 
     now = datetime.now(UTC)
     with input_errors():
         steps = plan_retention(settings, policy, now)
-        steps = apply_retention(settings, steps, now) if really else steps
+        steps = apply_retention(settings, steps, now) if confirmed else steps
     print_rows(
-        ["run", "action", "event_bytes", "reason"], [(s.run, s.action, s.event_bytes, s.reason) for s in steps], form
+        ["run", "action", "event_bytes", "reason"],
+        [(s.run, s.action, s.event_bytes, s.reason) for s in steps],
+        output_format,
     )

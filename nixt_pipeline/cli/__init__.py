@@ -1,0 +1,37 @@
+"""The `nixt` command: the same functions as the Dagster assets, without Dagster.
+
+Exit codes: 0 fine, 1 findings as urgent as `--fail-on`, 2 usage or input error, 70 a defect of this program,
+130 interrupted.
+Results go to standard output, progress and messages to standard error.
+"""
+
+import click
+
+from nixt_pipeline.cli import check, fleet, runs, ui, watch
+from nixt_pipeline.cli.output import Commands, input_errors, show_log_inertly
+from nixt_pipeline.settings import load_settings
+from nixt_pipeline.store.reading import warn_once
+
+_COMMANDS: tuple[click.Command, ...] = (
+    runs.ingest, runs.decode, runs.report, runs.diagnose, runs.sql, runs.demo, ui.ui, watch.watch,
+    fleet.runs, fleet.compare, fleet.baselines, fleet.hosts, fleet.retention, check.check,
+)  # fmt: skip
+
+
+@click.group(
+    cls=Commands,
+    commands=_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(package_name="nixt-pipeline")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Understand collective communication from NCCL Inspector logs.
+
+    Where things are kept is set by NIXT_DATA_DIR, NIXT_REPORTS_DIR, NIXT_LANDING_DIR or a nixt.toml in the working
+    directory.
+    """
+    show_log_inertly()
+    warn_once.cache_clear()
+    with input_errors():
+        context.obj = load_settings()
