@@ -10,7 +10,6 @@ from nixt_pipeline import analyse_run, ingest_run, load_settings
 from nixt_pipeline.cli import main
 from nixt_pipeline.demo import write_demo_job
 from nixt_pipeline.inspector.runs import RunInfo
-from nixt_pipeline.settings import Settings, Thresholds
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -18,34 +17,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONCEPTS = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
-# The default of `workers` depends on the machine; these are written as words or left empty.
-WITHOUT_FIXED_DEFAULT = {"workers", "sacct_command", "report_url", "dask_scheduler", "node_map"}
-
-
-def documented_defaults() -> dict[str, str]:
-    """Setting or threshold -> default, from the tables of the page."""
-    return dict(re.findall(r"^\| `(\w+)` \| `?(.*?)`? ?\| ", OPERATIONS, flags=re.MULTILINE))
-
 
 def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-
-
-def test_every_setting_is_documented_with_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    documented = {name: default for name, default in documented_defaults().items() if name.startswith("NIXT_")}
-    fields = set(Settings.model_fields) - {"thresholds"}
-    assert set(documented) == {f"NIXT_{name.upper()}" for name in fields}
-    for name in fields - WITHOUT_FIXED_DEFAULT:
-        variable = f"NIXT_{name.upper()}"
-        monkeypatch.setenv(variable, documented[variable])  # the documented text must mean the default
-        assert getattr(load_settings(), name) == Settings.model_fields[name].default, variable
-
-
-def test_every_threshold_is_documented_with_its_default() -> None:
-    documented = {name: default for name, default in documented_defaults().items() if not name.startswith("NIXT_")}
-    assert {name: float(default) for name, default in documented.items()} == {
-        name: float(field.default) for name, field in Thresholds.model_fields.items()
-    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

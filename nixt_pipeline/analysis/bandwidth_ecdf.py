@@ -86,7 +86,7 @@ ORDER BY h.rank_by_bytes, b.measure, b.quantile
 
 
 def _parameters(settings: Settings) -> dict[str, object]:
-    return {"large_message_bytes": settings.thresholds.large_message_bytes, "kernels_shown": _KERNELS_SHOWN}
+    return {"large_message_bytes": settings.thresholds.analysis.large_message_bytes, "kernels_shown": _KERNELS_SHOWN}
 
 
 ANALYSIS = Analysis(

@@ -84,7 +84,7 @@ ORDER BY d.incarnation, d.bin_start_us, d.hostname
 
 
 def _parameters(settings: Settings) -> dict[str, object]:
-    large = settings.thresholds.large_message_bytes
+    large = settings.thresholds.analysis.large_message_bytes
     return {"bins": BINS, "large_message_bytes": large, "sync_collectives": list(SYNC_COLLECTIVES)}
 
 

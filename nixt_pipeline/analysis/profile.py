@@ -308,8 +308,8 @@ def run_profile(con: duckdb.DuckDBPyConnection, settings: Settings) -> pa.Table:
     }
     flags["value_out_of_range"] |= int(RecordFlag.SN_IMPLAUSIBLE | RecordFlag.SIZE_IMPLAUSIBLE)
     limits = {
-        "max_plausible_busbw_gbs": settings.thresholds.max_plausible_busbw_gbs,
-        "bandwidth_mismatch_gbs": settings.thresholds.bandwidth_mismatch_gbs,
+        "max_plausible_busbw_gbs": settings.thresholds.quality.max_plausible_busbw_gbs,
+        "bandwidth_mismatch_gbs": settings.thresholds.quality.bandwidth_mismatch_gbs,
     }
     found = {"exact_duplicates": _exact_duplicates(con)}
     return query(con, "run_profile", SQL, {**flags, **limits, **found}, PROFILE_COLUMNS)

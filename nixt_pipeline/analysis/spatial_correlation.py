@@ -120,7 +120,7 @@ ORDER BY m.level, m.coll, m.coll_type, m.hostname, m.pid, n.process
 
 def _parameters(settings: Settings) -> dict[str, object]:
     return {
-        "large_message_bytes": settings.thresholds.large_message_bytes,
+        "large_message_bytes": settings.thresholds.analysis.large_message_bytes,
         "sync_collectives": list(SYNC_COLLECTIVES),
     }
 

@@ -110,7 +110,7 @@ ORDER BY r.incarnation, r.bin_start_us, r.coll, r.coll_type
 
 def _parameters(settings: Settings) -> dict[str, object]:
     return {
-        "large_message_bytes": settings.thresholds.large_message_bytes,
+        "large_message_bytes": settings.thresholds.analysis.large_message_bytes,
         "bins": _BINS,
         "implausible": int(RecordFlag.TIMESTAMP_IMPLAUSIBLE),
     }

@@ -57,8 +57,8 @@ def launches_left_out(launches: int, most_records: int, diagnosed: int) -> Findi
         ),
         counter_evidence="The analyses count all launches; only the diagnosis leaves these out.",
         next_step=(
-            "Put each job into a directory of its own, or raise NIXT_THRESHOLDS__MAX_DIAGNOSED_LAUNCHES; each launch"
-            " takes seconds."
+            "Put each job into a directory of its own, or raise NIXT_THRESHOLDS__DIAGNOSIS__MAX_DIAGNOSED_LAUNCHES;"
+            " each launch takes seconds."
         ),
     )
 
@@ -75,7 +75,7 @@ def parts_left_out(parts: Sequence[Part], examined: int) -> Finding:
             f" {examined:,} that were are those with most processes."
         ),
         counter_evidence="Late ranks and slow transfers were looked for in all of them.",
-        next_step="Put each job into a directory of its own, or raise NIXT_THRESHOLDS__MAX_DIAGNOSED_PARTS.",
+        next_step="Put each job into a directory of its own, or raise NIXT_THRESHOLDS__DIAGNOSIS__MAX_DIAGNOSED_PARTS.",
     )
 
 

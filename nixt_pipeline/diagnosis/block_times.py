@@ -73,7 +73,7 @@ class BlockTimes:
 
 def block_times(con: duckdb.DuckDBPyConnection, blocks: int, span_us: float, limits: Thresholds) -> BlockTimes:
     """The times of the blocks in `blocked_cells`; `span_us` is how long the job lasted, for logs that do not tell."""
-    bounds = {"earliest": limits.min_timestamp_us, "latest": limits.max_timestamp_us}
+    bounds = {"earliest": limits.ingest.min_timestamp_us, "latest": limits.ingest.max_timestamp_us}
     written = con.sql(_WRITTEN, params=bounds).fetchnumpy()
     keys = list(zip(written["hostname"].tolist(), written["comm"].tolist(), strict=True))
     rows = {key: number for number, key in enumerate(sorted(set(keys)))}
@@ -96,7 +96,9 @@ def times_of(ends_us: Floats, hosts: Sequence[str], span_us: float, limits: Thre
     by_host = np.array(
         [ends_us[rows[0]] if len(rows) == 1 else _nanmedian(ends_us[rows], axis=0) for rows in rows_of.values()]
     )
-    steps = _steps(by_host, names, max(limits.max_clock_offset_us, _BEYOND_PASSES * _usual(np.diff(by_host).ravel())))
+    steps = _steps(
+        by_host, names, max(limits.diagnosis.max_clock_offset_us, _BEYOND_PASSES * _usual(np.diff(by_host).ravel()))
+    )
     straight = ends_us.copy()
     for step in steps:
         straight[rows_of[step.hosts[0]], step.block :] -= step.step_us
@@ -106,7 +108,7 @@ def times_of(ends_us: Floats, hosts: Sequence[str], span_us: float, limits: Thre
     of_all = [
         ClockStep(tuple(names), int(seen[place + 1]), step)
         for place, step in odd
-        if _was_set(step, limits.max_clock_offset_us)
+        if _was_set(step, limits.diagnosis.max_clock_offset_us)
     ]
     mean = gaps.sum() / len(gaps) if gaps.any() else span_us / blocks
     lasted = np.full(blocks, mean)

@@ -52,7 +52,7 @@ def _cause(con: duckdb.DuckDBPyConnection, late: Late, limits: Thresholds) -> st
         "late": list(names_of(late.processes)),
         "first": late.window.first,
         "last": late.window.last,
-        "floor_us": limits.late_floor_us,
+        "floor_us": limits.diagnosis.late_floor_us,
     }
     lags = {is_late: (lag, count) for is_late, lag, count in con.sql(_LAUNCHES, params=parameters).fetchall()}
     [(waited,)] = con.sql(_WAITED, params=parameters).fetchall()

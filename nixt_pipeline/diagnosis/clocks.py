@@ -79,7 +79,7 @@ def find_clock_skew(con: duckdb.DuckDBPyConnection, seen: Observations, limits: 
     off = {
         host: clock
         for host, clock in clocks.items()
-        if abs(clock.offset_us) - clock.uncertainty_us > limits.max_clock_offset_us
+        if abs(clock.offset_us) - clock.uncertainty_us > limits.diagnosis.max_clock_offset_us
     }
     return ([_finding(off, seen)] if off else []) + [_set_finding(step, seen) for step in steps]
 

@@ -267,32 +267,32 @@ def not_assessable(coverage: RunCoverage, limits: Thresholds) -> str:
     """Why nothing can be concluded from times; empty when something can."""
     if coverage.complete_cells is None:
         return "the log has no AllReduce, AllGather or ReduceScatter among several ranks"
-    if (coverage.capture_rate or 0) < limits.min_assessable_share:
+    if (coverage.capture_rate or 0) < limits.diagnosis.min_assessable_share:
         return (
             f"only {coverage.capture_rate or 0:.1%} of the collectives' records are there"
-            f" (at least {limits.min_assessable_share:.0%} are needed)"
+            f" (at least {limits.diagnosis.min_assessable_share:.0%} are needed)"
         )
-    if coverage.gpu_timed is not None and coverage.gpu_timed < limits.min_complete_share:
+    if coverage.gpu_timed is not None and coverage.gpu_timed < limits.diagnosis.min_complete_share:
         return (
             f"{1 - coverage.gpu_timed:.0%} of the times were taken by the CPU, and say when a kernel was launched and"
             " noticed, not how long it ran; set NCCL_INSPECTOR_REQUIRE_KERNEL_TIMING=1"
         )
-    if coverage.sized is not None and coverage.sized < limits.min_complete_share:
+    if coverage.sized is not None and coverage.sized < limits.diagnosis.min_complete_share:
         return (
             f"{1 - coverage.sized:.0%} of the collectives have no message size; without it gradients look like control"
             " messages, and which processes do the same work is not known"
         )
-    if coverage.usable_collectives < limits.min_diagnosed_cells:
+    if coverage.usable_collectives < limits.diagnosis.min_diagnosed_cells:
         return _mostly_replayed(coverage, 0.5) or (
             f"only {coverage.usable_collectives} collectives were recorded by several ranks with GPU times"
-            f" (at least {limits.min_diagnosed_cells} are needed)"
+            f" (at least {limits.diagnosis.min_diagnosed_cells} are needed)"
         )
     return ""
 
 
 def not_ordered(coverage: RunCoverage, limits: Thresholds) -> str:
     """Why it cannot be said that nobody is late in the replays of CUDA graphs; empty when it can."""
-    return _mostly_replayed(coverage, limits.max_unordered_share)
+    return _mostly_replayed(coverage, limits.diagnosis.max_unordered_share)
 
 
 def _mostly_replayed(coverage: RunCoverage, share: float) -> str:

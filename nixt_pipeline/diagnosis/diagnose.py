@@ -61,7 +61,7 @@ def diagnose_views(
     findings: list[Finding] = []
     told_from: list[tuple[float, Resolution]] = []
     nameless = False
-    ended = dict(con.sql(_ENDED, params={"tolerance": limits.max_clock_offset_us}).fetchall())
+    ended = dict(con.sql(_ENDED, params={"tolerance": limits.diagnosis.max_clock_offset_us}).fetchall())
     launches, not_looked_at = _launches(con, limits)
     for incarnation in launches:
         seen = attempts.decisive(f"launch {incarnation}", observe, con, incarnation, limits)
@@ -119,7 +119,10 @@ def _launches(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> tuple[list[
     """The launches to diagnose, in the order of time: the last one and those with most records; and a finding that
     counts the others, if any."""
     launches = con.sql(_LAUNCHES).fetchall()
-    chosen, others = launches[: limits.max_diagnosed_launches], launches[limits.max_diagnosed_launches :]
+    chosen, others = (
+        launches[: limits.diagnosis.max_diagnosed_launches],
+        launches[limits.diagnosis.max_diagnosed_launches :],
+    )
     numbers = sorted(incarnation for incarnation, _ in chosen)
     return numbers, [launches_left_out(len(others), others[0][1], len(chosen))] if others else []
 

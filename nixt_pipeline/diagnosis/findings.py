@@ -180,7 +180,7 @@ class Diagnosis:
 
 def severity_by_cost(cost_share: float, slowdown: float, p1_slowdown: float, limits: Thresholds) -> Severity:
     """P1 for what costs much of the time, or is so much slower than its alike that it must be broken; else P2."""
-    return "P1" if cost_share >= limits.p1_cost_share or slowdown >= p1_slowdown else "P2"
+    return "P1" if cost_share >= limits.diagnosis.p1_cost_share or slowdown >= p1_slowdown else "P2"
 
 
 # Kinds that rest on times of collectives; a hang shows in numbers.
@@ -190,8 +190,8 @@ _FROM_TIMES = ("late-arrival", "slow-transfer", "fabric-slow")
 def capped(finding: Finding, coverage: RunCoverage, limits: Thresholds) -> Finding:
     """A finding that rests on less than half of the records, or on times of less than half of the collectives, does not
     page anyone."""
-    thin = coverage.capture_rate is not None and coverage.capture_rate < limits.min_complete_share
-    thin |= finding.kind in _FROM_TIMES and 1 - coverage.replayed_share < limits.min_complete_share
+    thin = coverage.capture_rate is not None and coverage.capture_rate < limits.diagnosis.min_complete_share
+    thin |= finding.kind in _FROM_TIMES and 1 - coverage.replayed_share < limits.diagnosis.min_complete_share
     return replace(finding, severity="P2") if thin and finding.severity in ("P0", "P1") else finding
 
 

@@ -114,7 +114,7 @@ def early_ends(frontier: Sequence[Reach], one_slot: bool, limits: Thresholds) ->
     for process, reaches in sorted(of_process.items()):
         lag = sum(furthest[reach.communicator, reach.coll] - reach.last for reach in reaches)
         lost = max(_lost(reaches), lost_anywhere)
-        if lost <= 1 - limits.min_assessable_share and lost**lag * len(of_process) <= _END_CHANCE:
+        if lost <= 1 - limits.diagnosis.min_assessable_share and lost**lag * len(of_process) <= _END_CHANCE:
             missing: dict[int, int] = defaultdict(int)
             for reach in reaches:
                 missing[reach.communicator] += furthest[reach.communicator, reach.coll] - reach.last
@@ -138,6 +138,6 @@ def _long_before(reaches: list[Reach], furthest: Mapping[tuple[int, str], int], 
     regular = [(reach, end) for reach, end in ends if end >= _REGULAR] or ends
     return all(
         # In step with the series' own length: a rare collective cannot be far behind.
-        end - reach.last >= min(limits.silent_after_operations, max(2, (end + 1) // 10))
+        end - reach.last >= min(limits.diagnosis.silent_after_operations, max(2, (end + 1) // 10))
         for reach, end in regular
     )

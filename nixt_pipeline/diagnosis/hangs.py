@@ -91,7 +91,7 @@ def find_hangs(
         _without_counterpart(seen, edge)
         for edge in seen.edges
         if edge.lossless
-        and edge.sent - edge.received >= limits.unmatched_p2p
+        and edge.sent - edge.received >= limits.diagnosis.unmatched_p2p
         and not {edge.source, edge.target} & recorded.early.keys()
     ]
     numbers = con.sql("SELECT communicator, comm FROM diagnosed_communicators").fetchall()
@@ -113,13 +113,13 @@ def find_hangs(
         if reach.communicator in numbered:
             reaches[part_of[numbered[reach.communicator].number]].append(reach)
     launch = _Launch(con, seen, recorded, numbered, spans, ignored, read_launches(con), limits)
-    for index, part in enumerate(parts[: limits.max_diagnosed_parts]):
+    for index, part in enumerate(parts[: limits.diagnosis.max_diagnosed_parts]):
         if series[index] and ended_together(series[index]):
             of_part = replace(launch, reaches=reaches[index])
             findings += _stopped(of_part, part, series[index], edges[index], ending or Ending())
         findings += _interrupted(launch, part, series[index], findings)
-    left_out = parts[limits.max_diagnosed_parts :]
-    return [*findings, parts_left_out(left_out, limits.max_diagnosed_parts)] if left_out else findings
+    left_out = parts[limits.diagnosis.max_diagnosed_parts :]
+    return [*findings, parts_left_out(left_out, limits.diagnosis.max_diagnosed_parts)] if left_out else findings
 
 
 def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[Edge], ending: Ending) -> list[Finding]:
@@ -228,9 +228,9 @@ def _past(launch: _Launch, series: list[Series], stopped: Iterable[Communicator]
     """The past of the part that is looked at; what stopped is told first."""
     numbers = {comm.number for comm in stopped}
     ends = last_times(reach for reach in launch.reaches if reach.process not in launch.ignored)
-    ends = {process: end for process, end in ends.items() if end <= launch.limits.max_timestamp_us}
+    ends = {process: end for process, end in ends.items() if end <= launch.limits.ingest.max_timestamp_us}
     ordered = sorted(series, key=lambda item: item.comm.number not in numbers)
-    return past_of(launch.con, ordered, ends, launch.limits.min_timestamp_us)
+    return past_of(launch.con, ordered, ends, launch.limits.ingest.min_timestamp_us)
 
 
 def _without_counterpart(seen: Observations, edge: Edge) -> Finding:

@@ -38,7 +38,7 @@ def find_imbalance(seen: Observations, limits: Thresholds) -> list[Finding]:
             hosts = hosts_of(seen.stages()[number])
             if changed is not None and len(hosts) == 1:
                 findings.append(_slow_stage(seen, hosts[0], *changed, work[number]))
-            elif changed is None and float(np.median(ratio)) >= limits.min_slowdown:
+            elif changed is None and float(np.median(ratio)) >= limits.diagnosis.min_slowdown:
                 findings.append(_heavy_stage(hosts, float(np.median(ratio)), len(work)))
     return findings
 
@@ -51,7 +51,11 @@ def find_turns(seen: Observations, limits: Thresholds) -> list[Finding]:
     total = float(seen.block_us.sum())
     shares = [sum(waited.values()) / total for waited in by_comm.values()]
     turns = [max(waited.values()) / sum(waited.values()) for waited in by_comm.values()]
-    if not shares or np.median(shares) < limits.p2_cost_share or np.median(turns) >= limits.min_last_share:
+    if (
+        not shares
+        or np.median(shares) < limits.diagnosis.p2_cost_share
+        or np.median(turns) >= limits.diagnosis.min_last_share
+    ):
         return []
     return [
         Finding(
@@ -78,23 +82,23 @@ def _work(seen: Observations) -> Floats:
 def _changed(ratio: Floats, work: Floats, limits: Thresholds) -> tuple[Window, float] | None:
     """The stretch in which a stage works longer than in the rest of the job, by itself and against the other stages,
     and how many times as long against those; if chance does not explain it."""
-    marks = (_beyond(ratio, ratio, _FASTEST) >= limits.min_slowdown - 1) & (
-        _beyond(work, work, _FASTEST) >= limits.min_slowdown - 1
+    marks = (_beyond(ratio, ratio, _FASTEST) >= limits.diagnosis.min_slowdown - 1) & (
+        _beyond(work, work, _FASTEST) >= limits.diagnosis.min_slowdown - 1
     )
     # Warming up takes some longer than others.
     marks[0] = False
     window = densest_window(marks)
-    if window is None or window.marked < limits.min_blocks or window.density < limits.min_density:
+    if window is None or window.marked < limits.diagnosis.min_blocks or window.density < limits.diagnosis.min_density:
         return None
     usual = np.ones(len(ratio), dtype=bool)
     usual[window.part()] = False
-    if usual[1:].sum() < limits.min_blocks:
+    if usual[1:].sum() < limits.diagnosis.min_blocks:
         return None
     usual[0] = False
     beyond = np.minimum(_beyond(ratio, ratio[usual], 0.5), _beyond(work, work[usual], 0.5))
     within = beyond[window.part()]
-    chance = noise_of([(beyond, window)]).chance(within - (limits.min_slowdown - 1) / 2, window, 1)
-    if chance > limits.max_chance or np.median(within) < limits.min_slowdown - 1:
+    chance = noise_of([(beyond, window)]).chance(within - (limits.diagnosis.min_slowdown - 1) / 2, window, 1)
+    if chance > limits.diagnosis.max_chance or np.median(within) < limits.diagnosis.min_slowdown - 1:
         return None
     return window, 1 + float(np.median(_beyond(ratio, ratio[usual], 0.5)[window.part()]))
 

@@ -29,7 +29,7 @@ def find_hesitations(seen: Observations, known: list[Late], limits: Thresholds) 
     named = {process for entity in known for process in entity.processes}
     others = [row for row, process in enumerate(seen.processes) if process not in named]
     blocks = _eventful(late[others] / seen.block_us, limits) if others else []
-    if len(blocks) < limits.min_blocks:
+    if len(blocks) < limits.diagnosis.min_blocks:
         return []
     found = []
     for entity in find_late(seen.only(blocks), limits):
@@ -38,8 +38,10 @@ def find_hesitations(seen: Observations, known: list[Late], limits: Thresholds) 
         if not _always_it(seen, entity, named, blocks, limits):
             continue
         hesitating = _in_whole_job(seen, entity, blocks, working, limits)
-        slow = (hesitating.slowdown or 1.0) >= limits.min_slowdown and hesitating.cost_share >= limits.min_cost_share
-        found += [hesitating] if slow or hesitating.cost_share >= limits.p2_cost_share else []
+        slow = (
+            hesitating.slowdown or 1.0
+        ) >= limits.diagnosis.min_slowdown and hesitating.cost_share >= limits.diagnosis.min_cost_share
+        found += [hesitating] if slow or hesitating.cost_share >= limits.diagnosis.p2_cost_share else []
     return found
 
 
@@ -47,7 +49,7 @@ def _eventful(shares: Floats, limits: Thresholds) -> list[int]:
     """The blocks in which the latest one is later than usual, and late enough for a note. `shares`: deficits by process
     and block, as shares of the block. The first block is warm-up."""
     latest = shares.max(axis=0)
-    least = max(limits.p2_cost_share, _UNUSUAL * float(np.median(latest)))
+    least = max(limits.diagnosis.p2_cost_share, _UNUSUAL * float(np.median(latest)))
     return [block for block in range(1, len(latest)) if latest[block] > least]
 
 
@@ -61,7 +63,7 @@ def _always_it(seen: Observations, entity: Late, named: set[Process], blocks: li
     entities = len(seen.hosts) if entity.level == "host" else len(seen.processes)
     in_window = chance(replace(entity.window, marked=int(latest[entity.window.part()].sum())), 1 / entities, entities)
     in_all = float(scipy.stats.binom.sf(latest.sum() - 1, len(blocks), 1 / entities)) * entities
-    return 2 * min(in_window, in_all) <= limits.max_chance
+    return 2 * min(in_window, in_all) <= limits.diagnosis.max_chance
 
 
 def _in_whole_job(seen: Observations, entity: Late, blocks: list[int], working: Floats, limits: Thresholds) -> Late:
@@ -82,5 +84,5 @@ def _in_whole_job(seen: Observations, entity: Late, blocks: list[int], working: 
         cost_share=share,
         typical_share=share,
         late_us=cost_us / window.marked,
-        slowdown=1 + cost_us / working_us if working_us > limits.p2_cost_share * elapsed_us else None,
+        slowdown=1 + cost_us / working_us if working_us > limits.diagnosis.p2_cost_share * elapsed_us else None,
     )

@@ -29,7 +29,7 @@ def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> l
         for member in tuple(group):
             group += [other for other in _waiting_inside(seen, member, left) if other not in group]
         left = [other for other in left if other not in group]
-        severity = severity_by_cost(first.typical_share, first.slowdown or 1.0, limits.p1_slowdown, limits)
+        severity = severity_by_cost(first.typical_share, first.slowdown or 1.0, limits.diagnosis.p1_slowdown, limits)
         sure = _sure(seen, first, group) and _stands_apart(first, named, limits)
         role = first.intermittent and _is_rank_zero(seen, first)
         findings.append(_finding(seen, first, group, "info" if role else severity if sure else "P2"))
@@ -44,7 +44,7 @@ def outstanding(seen: Observations, late: list[Late], limits: Thresholds) -> lis
         entity
         for entity in late
         if entity.level == "rank"
-        and severity_by_cost(entity.typical_share, entity.slowdown or 1.0, limits.p1_slowdown, limits) == "P2"
+        and severity_by_cost(entity.typical_share, entity.slowdown or 1.0, limits.diagnosis.p1_slowdown, limits) == "P2"
     ]
     stages = seen.stages()
     many = {
@@ -81,7 +81,9 @@ def _whole_pipeline_late(
 def _stands_apart(first: Late, named: list[Late], limits: Thresholds) -> bool:
     """Whether it is no shadow of somebody worse at the same time, whose delays reach unequal numbers of recorded
     collectives: that takes as many collectives as any pattern does."""
-    return first.waited_cells >= limits.min_diagnosed_cells or not any(_together(first, other) for other in named)
+    return first.waited_cells >= limits.diagnosis.min_diagnosed_cells or not any(
+        _together(first, other) for other in named
+    )
 
 
 def _is_rank_zero(seen: Observations, first: Late) -> bool:

@@ -115,7 +115,9 @@ class _Candidate:
         """The blocks in which it is clearly late: by half of its larger deficits, within the costs that are worth a
         note."""
         typical = float(np.quantile(self.values / seen.block_us, 0.9)) / 2
-        marked: Marks = self.values > seen.block_us * min(max(typical, limits.min_cost_share), limits.p2_cost_share)
+        marked: Marks = self.values > seen.block_us * min(
+            max(typical, limits.diagnosis.min_cost_share), limits.diagnosis.p2_cost_share
+        )
         # Warming up takes some longer than others.
         marked[0] = marked[0] and seen.blocks < _SETTLED
         return marked
@@ -163,7 +165,7 @@ def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
 def _suspects(seen: Observations, candidates: list[_Candidate], entities: int, limits: Thresholds) -> list[Late]:
     """Whose deficit chance does not explain and costs enough: one after the other, the latest first, each time without
     those that are suspected already."""
-    gate = limits.min_cost_share * seen.block_us
+    gate = limits.diagnosis.min_cost_share * seen.block_us
     found: list[Late] = []
     rest = sorted(candidates, key=lambda candidate: -candidate.beyond(gate))
     noise = noise_of(
@@ -201,17 +203,21 @@ def _judge(
     cost = float(np.clip(candidate.values[part], 0, None).sum())
     slowdown = _slowdown(candidate.values[part], candidate.working[part], seen.block_us[part], limits)
     by_rank, tested, noise = odds
-    by_size = noise.chance(candidate.values[part] / seen.block_us[part] - limits.min_cost_share, window, tested)
+    by_size = noise.chance(
+        candidate.values[part] / seen.block_us[part] - limits.diagnosis.min_cost_share, window, tested
+    )
     probability = min(1.0, 2 * min(by_rank, by_size))
     share = cost / elapsed if elapsed > 0 else 0.0
-    slow = slowdown is not None and slowdown >= limits.min_slowdown and share >= limits.min_cost_share
+    slow = (
+        slowdown is not None and slowdown >= limits.diagnosis.min_slowdown and share >= limits.diagnosis.min_cost_share
+    )
     # One long block (a checkpoint) makes no condition of the others.
     typical = min(share, float(np.median(candidate.values[part] / seen.block_us[part])))
     if (
-        window.marked < limits.min_blocks
-        or window.density < limits.min_density
-        or probability > limits.max_chance
-        or not (slow or typical >= limits.p2_cost_share)
+        window.marked < limits.diagnosis.min_blocks
+        or window.density < limits.diagnosis.min_density
+        or probability > limits.diagnosis.max_chance
+        or not (slow or typical >= limits.diagnosis.p2_cost_share)
     ):
         return None
     processes = tuple(seen.processes[row] for row in candidate.rows)
@@ -240,7 +246,7 @@ def _slowdown(late: Floats, working: Floats, block_us: Floats, limits: Threshold
     communication overlaps computation, what is left of a block says nothing about computing."""
     stretch = np.ones(-(-len(block_us) // _STRETCHES))
     late, working, block_us = (np.convolve(values, stretch, "valid") for values in (late, working, block_us))
-    clear = working > limits.p2_cost_share * block_us
+    clear = working > limits.diagnosis.p2_cost_share * block_us
     return 1 + float(np.median(late[clear] / working[clear])) if clear.sum() * 2 > len(clear) else None
 
 
@@ -256,7 +262,7 @@ def _confirmed(
             convincing = [
                 (share, cells)
                 for share, waited_us, cells in _waiting(seen, entity, others)
-                if share >= limits.min_last_share and waited_us >= least_us
+                if share >= limits.diagnosis.min_last_share and waited_us >= least_us
             ]
             if convincing:
                 confirmed.append(replace(entity, last_share=convincing[0][0], waited_cells=convincing[0][1]))

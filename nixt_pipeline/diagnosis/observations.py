@@ -181,7 +181,7 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
     carried = _by_process(in_collectives, "carried_us", members, together, blocks)
     communicating = occupied - carried
     times = block_times(con, blocks, float(con.sql(queries.SPAN, params=launch).fetchall()[0][0] or 0), limits)
-    last = {"blocks": blocks, "floor_us": limits.late_floor_us, "share": limits.late_spread_share}
+    last = {"blocks": blocks, "floor_us": limits.diagnosis.late_floor_us, "share": limits.diagnosis.late_spread_share}
     return Observations(
         incarnation=incarnation,
         processes=processes,
@@ -201,7 +201,7 @@ def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds
         transfers=(*_collective_transfers(con, communicators), *_edge_transfers(edges.pairs)),
         edges=tuple(edges.edges),
         matched_p2p=sum(edge.operations for edge in edges.edges) if edges.complete else 0,
-        large_message_bytes=limits.large_message_bytes,
+        large_message_bytes=limits.analysis.large_message_bytes,
         clock_steps=times.steps,
     )
 

@@ -88,18 +88,21 @@ def least_cost_share(seen: Observations, limits: Thresholds) -> float | None:
         rows = sorted(index[process] for process in stage)
         if len(rows) > 1:
             noise = noise_of([(late[row] / seen.block_us, None) for row in rows])
-            length = max(limits.min_blocks, seen.blocks // 2)
+            length = max(limits.diagnosis.min_blocks, seen.blocks // 2)
             # Half of the chance, for there are two tests of which one must exclude it.
-            shares.append(noise.least(limits.max_chance / 2, length, seen.blocks, len(rows)) + limits.min_cost_share)
-    return max(*shares, limits.p2_cost_share) if shares else None
+            shares.append(
+                noise.least(limits.diagnosis.max_chance / 2, length, seen.blocks, len(rows))
+                + limits.diagnosis.min_cost_share
+            )
+    return max(*shares, limits.diagnosis.p2_cost_share) if shares else None
 
 
 def not_resolvable(coverage: RunCoverage, limits: Thresholds) -> str:
     """Why it cannot be said that nobody is late; empty when it can."""
     share = coverage.least_cost_share
-    if share is None or share <= limits.assessable_cost_share:
+    if share is None or share <= limits.diagnosis.assessable_cost_share:
         return ""
     return (
         f"the recorded times vary so much that a process which is late in half of the job would be told only if it cost"
-        f" more than {share:.0%} of the time (at most {limits.assessable_cost_share:.0%} make a verdict)"
+        f" more than {share:.0%} of the time (at most {limits.diagnosis.assessable_cost_share:.0%} make a verdict)"
     )

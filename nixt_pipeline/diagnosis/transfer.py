@@ -102,7 +102,7 @@ class Blame:
 
 def paths_of(seen: Observations, limits: Thresholds) -> list[Path]:
     """Every path that carries messages large enough to show bandwidth, compared with its alike."""
-    large = [t for t in seen.transfers if t.size_bytes >= limits.large_message_bytes]
+    large = [t for t in seen.transfers if t.size_bytes >= limits.analysis.large_message_bytes]
     racks, lanes = _racks(seen), in_lockstep(seen.communicators, large)
     alike: dict[tuple[Medium, int, tuple[object, ...]], list[float]] = defaultdict(list)
     by_path: dict[tuple[int, tuple[Process, ...]], list[Transfer]] = defaultdict(list)
@@ -148,11 +148,10 @@ def _widened(paths: list[Path], limits: Thresholds) -> Thresholds:
     steps = [np.diff(path.time_us / path.reference_us) for path in paths]
     known = np.concatenate([step[~np.isnan(step)] for step in steps]) if steps else np.zeros(0)
     deviation = float(scipy.stats.median_abs_deviation(known, scale="normal")) / sqrt(2) if len(known) else 0.0
-    return limits.model_copy(
-        update={
-            "slow_transfer_ratio": max(limits.slow_transfer_ratio, 1 + _SLOW_DEVIATIONS * deviation),
-            "healthy_transfer_ratio": max(limits.healthy_transfer_ratio, 1 + _HEALTHY_DEVIATIONS * deviation),
-        }
+    return limits.changed(
+        "diagnosis",
+        slow_transfer_ratio=max(limits.diagnosis.slow_transfer_ratio, 1 + _SLOW_DEVIATIONS * deviation),
+        healthy_transfer_ratio=max(limits.diagnosis.healthy_transfer_ratio, 1 + _HEALTHY_DEVIATIONS * deviation),
     )
 
 
@@ -205,9 +204,9 @@ def _slow_paths(paths: list[Path], seen: Observations, limits: Thresholds) -> li
         SlowPath(path, window)
         for path, window in zip(paths, windows, strict=True)
         if window is not None
-        and window.marked >= limits.min_blocks
-        and window.density >= limits.min_density
-        and chance(window, rate, len(paths)) <= limits.max_chance * _CLUSTERED
+        and window.marked >= limits.diagnosis.min_blocks
+        and window.density >= limits.diagnosis.min_density
+        and chance(window, rate, len(paths)) <= limits.diagnosis.max_chance * _CLUSTERED
     ]
 
 
@@ -215,7 +214,9 @@ def _marks(path: Path, operations: float, limits: Thresholds) -> Marks:
     """The blocks in which a path is slow: in proportion, and by more than the times resolve."""
     ratio = np.nan_to_num(np.divide(path.time_us, path.reference_us))
     beyond = np.nan_to_num((path.time_us - path.reference_us) / max(operations, 1.0))
-    marked: Marks = (ratio >= limits.slow_transfer_ratio) & (beyond >= limits.slow_transfer_floor_us)
+    marked: Marks = (ratio >= limits.diagnosis.slow_transfer_ratio) & (
+        beyond >= limits.diagnosis.slow_transfer_floor_us
+    )
     return marked
 
 
@@ -248,7 +249,7 @@ def _explain(slow: list[SlowPath], paths: list[Path], medium: Medium, limits: Th
     healthy = tuple(
         path
         for path in paths
-        if path.medium == medium and path.usual_ratio(window.part()) < limits.healthy_transfer_ratio
+        if path.medium == medium and path.usual_ratio(window.part()) < limits.diagnosis.healthy_transfer_ratio
     )
     everybody = tuple(sorted(frozenset().union(*(item.path.hosts for item in slow))))
     cleared = frozenset().union(*(path.hosts for path in healthy))

@@ -28,9 +28,9 @@ def transfer_findings(seen: Observations, blames: list[Blame], limits: Threshold
         share = min(1.0, max(by_member.values()) / elapsed) if elapsed > 0 else 0.0
         ratio = _ratio([item.path for item in blame.slow], part)
         # What hardly costs the job anything is worth a note when it lasts.
-        lasting = blame.window.marked >= limits.min_blocks_without_cost
-        if share >= limits.p2_cost_share or lasting:
-            defective = limits.p1_transfer_ratio if lasting else float("inf")
+        lasting = blame.window.marked >= limits.diagnosis.min_blocks_without_cost
+        if share >= limits.diagnosis.p2_cost_share or lasting:
+            defective = limits.diagnosis.p1_transfer_ratio if lasting else float("inf")
             severity = severity_by_cost(share, ratio, defective, limits)
             findings.append(_finding(seen, blame, severity, share, ratio, sum(by_member.values())))
     return findings

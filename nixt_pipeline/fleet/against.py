@@ -134,7 +134,7 @@ def _may_be_previous(row: Row, facts: Row, limits: Thresholds) -> bool:
     says nothing.
     """
     assessed = facts["verdict"] in ("findings", "none-found")
-    captured = (facts["capture_rate"] or 0.0) >= limits.min_capture_rate
+    captured = (facts["capture_rate"] or 0.0) >= limits.analysis.min_capture_rate
     return assessed and captured and row["decision"] != "rejected" and not urgent_finding(facts)
 
 

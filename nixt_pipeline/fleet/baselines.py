@@ -94,7 +94,7 @@ def find_baselines(
     rows: list[dict[str, Any]] = []
     for candidates in workloads.values():
         judged = _alike(candidates, limits)
-        established = sum(c.fit for c in judged) >= limits.baseline_min_runs or any(
+        established = sum(c.fit for c in judged) >= limits.comparison.baseline_min_runs or any(
             c.fit and c.decision == "pinned" for c in judged
         )
         names = [column.name for column in BASELINE_COLUMNS if column.name != "established"]
@@ -110,7 +110,7 @@ def members(
 
     Pinned runs do not expire. Empty when the baseline is not established.
     """
-    oldest_us = before_us - limits.baseline_max_age_days * 86_400_000_000
+    oldest_us = before_us - limits.comparison.baseline_max_age_days * 86_400_000_000
     rows = [
         row
         for row in table.to_pylist()
@@ -119,7 +119,7 @@ def members(
         and row["run"] != without
         and (row["decision"] == "pinned" or oldest_us <= (row["first_dump_us"] or 0) < before_us)
     ]
-    if len(rows) < limits.baseline_min_runs and not any(row["decision"] == "pinned" for row in rows):
+    if len(rows) < limits.comparison.baseline_min_runs and not any(row["decision"] == "pinned" for row in rows):
         return {}
     found: dict[int, list[str]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: (row["decision"] != "pinned", -(row["first_dump_us"] or 0), row["run"])):
@@ -170,13 +170,13 @@ def _obstacle(row: Row, usable: Sequence[Row], limits: Thresholds) -> str:
     if found:
         return found
     captured = row["capture_rate"] or 0.0
-    if captured < limits.baseline_capture_rate:
+    if captured < limits.comparison.baseline_capture_rate:
         return f"only {captured:.0%} of the records were captured"
     complete = row["complete_share"] or 0.0
-    if complete < limits.baseline_complete_share:
+    if complete < limits.comparison.baseline_complete_share:
         return f"only {complete:.0%} of the collectives were recorded by all ranks"
     cells = sum(kernel["cells"] for kernel in usable)
-    if cells < limits.baseline_min_cells:
+    if cells < limits.comparison.baseline_min_cells:
         return f"only {cells} usable collectives"
     return ""
 
@@ -251,8 +251,8 @@ def _modes(levels: Sequence[float], limits: Thresholds) -> list[int]:
     widest = int(gaps.argmax())
     spread = float(ordered[-1] - ordered[0])
     divided = (
-        gaps[widest] > limits.baseline_mode_gap * spread
-        and gaps[widest] > np.log1p(limits.comparison_margin)
+        gaps[widest] > limits.comparison.baseline_mode_gap * spread
+        and gaps[widest] > np.log1p(limits.comparison.margin)
         and 2 <= widest + 1 <= len(levels) - 2
     )
     border = (ordered[widest] + ordered[widest + 1]) / 2
@@ -279,8 +279,8 @@ def _without_outliers(levels: Sequence[float], limits: Thresholds) -> list[bool]
     while len(kept) > 2:
         values = np.array([levels[number] for number in kept])
         distances = np.abs(values - np.median(values))
-        deviation = max(1.4826 * float(np.median(distances)), limits.comparison_margin / 5)
-        if distances.max() <= limits.baseline_outlier_mads * deviation:
+        deviation = max(1.4826 * float(np.median(distances)), limits.comparison.margin / 5)
+        if distances.max() <= limits.comparison.baseline_outlier_mads * deviation:
             break
         del kept[int(distances.argmax())]
     return [number in kept for number in range(len(levels))]

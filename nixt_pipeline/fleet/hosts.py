@@ -130,7 +130,7 @@ def judge_hosts(
 
 def is_named_too_often(row: Row, limits: Thresholds) -> bool:
     """Whether chance does not explain it. One finding is an incident; what repeats is the host."""
-    return bool(row["named"] > 1 and row["chance"] < limits.max_chance)
+    return bool(row["named"] > 1 and row["chance"] < limits.diagnosis.max_chance)
 
 
 def _is_recent(history: _History) -> bool:

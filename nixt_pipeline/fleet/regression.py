@@ -79,9 +79,9 @@ def _lost_us(compared: KernelComparison, kernel: Kernel) -> float:
 
 def _severity(cost_share: float, limits: Thresholds) -> Severity:
     """By what it costs, as for other findings; what is sure and cheap is for information."""
-    if cost_share >= limits.p1_cost_share:
+    if cost_share >= limits.diagnosis.p1_cost_share:
         return "P1"
-    return "P2" if cost_share >= limits.p2_cost_share else "info"
+    return "P2" if cost_share >= limits.diagnosis.p2_cost_share else "info"
 
 
 def _slowdown(comparison: Comparison) -> float | None:

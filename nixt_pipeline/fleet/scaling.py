@@ -130,8 +130,8 @@ def _counts(kernel: Row, limits: Thresholds) -> bool:
     return bool(
         kernel["cells"]
         and kernel["transfer_busbw_gbs"]
-        and kernel["coll_msg_size_bytes"] >= limits.large_message_bytes
-        and kernel["cells"] >= limits.min_diagnosed_cells
+        and kernel["coll_msg_size_bytes"] >= limits.analysis.large_message_bytes
+        and kernel["cells"] >= limits.diagnosis.min_diagnosed_cells
     )
 
 

@@ -208,7 +208,10 @@ class _Fields:
         header, metadata = self.header, self.metadata
         comm_name = self.text(header, "comm_name")
         timestamp = self.integer(metadata, "dump_timestamp_us", _INT64)
-        if timestamp is None or not self._thresholds.min_timestamp_us <= timestamp < self._thresholds.max_timestamp_us:
+        if (
+            timestamp is None
+            or not self._thresholds.ingest.min_timestamp_us <= timestamp < self._thresholds.ingest.max_timestamp_us
+        ):
             self.flags |= RecordFlag.TIMESTAMP_IMPLAUSIBLE
         else:
             self.plausible_timestamp_us = timestamp
@@ -261,7 +264,7 @@ class _Fields:
             self.flags |= RecordFlag.TIME_ZERO
         elif value < 0:
             self._keep(self.body, key, RecordFlag.TIME_NEGATIVE)
-        elif not value <= self._thresholds.wrapped_exec_time_us:
+        elif not value <= self._thresholds.ingest.wrapped_exec_time_us:
             self._keep(self.body, key, RecordFlag.TIME_WRAPPED)
         else:
             self._time_us = float(value)
@@ -271,10 +274,10 @@ class _Fields:
         """The message size in bytes, repaired when the plugin did not know the data type's size, None when no memory
         can hold it."""
         value = self.integer(self.body, key, _UINT64)
-        if value is None or value <= self._thresholds.max_message_bytes:
+        if value is None or value <= self._thresholds.ingest.max_message_bytes:
             self._size_bytes = value
             return value
-        if value > 2**64 - self._thresholds.max_message_bytes:
+        if value > 2**64 - self._thresholds.ingest.max_message_bytes:
             self.flags |= RecordFlag.SIZE_REPAIRED
             return 2**64 - value
         self._keep(self.body, key, RecordFlag.SIZE_IMPLAUSIBLE)
@@ -283,7 +286,7 @@ class _Fields:
     def sequence_number(self, key: str) -> int | None:
         """The number of the operation, or None where no job can have done so many."""
         value = self.integer(self.body, key, _UINT64)
-        if value is None or value <= self._thresholds.max_sequence_number:
+        if value is None or value <= self._thresholds.ingest.max_sequence_number:
             return value
         self._keep(self.body, key, RecordFlag.SN_IMPLAUSIBLE)
         return None

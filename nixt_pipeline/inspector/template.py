@@ -71,11 +71,11 @@ class TemplateDecoder:
         self._out = scan_arrays.new_output(_RECORDS, _CHANNELS, _CAREFUL)
         self._progress = np.array([0, 0, 0, 0, 0, -1, 0], np.int64)
         self._limits = scan_arrays.Limits(
-            np.uint64(thresholds.wrapped_exec_time_us),
-            np.uint64(thresholds.max_message_bytes),
-            np.uint64(thresholds.max_sequence_number),
-            np.uint64(thresholds.min_timestamp_us),
-            np.uint64(thresholds.max_timestamp_us),
+            np.uint64(thresholds.ingest.wrapped_exec_time_us),
+            np.uint64(thresholds.ingest.max_message_bytes),
+            np.uint64(thresholds.ingest.max_sequence_number),
+            np.uint64(thresholds.ingest.min_timestamp_us),
+            np.uint64(thresholds.ingest.max_timestamp_us),
         )
 
     @property

@@ -66,8 +66,8 @@ CELL_RULES = (ONE_ROW_PER_COLLECTIVE, TIMES_ARE_ORDERED, RANKS_BELONG, RANKS_AGR
 
 def cell_suites(limits: Thresholds) -> tuple[Suite, ...]:
     """The expectations behind each of `CELL_RULES`."""
-    enough = f"at least {limits.min_complete_share:.0%} of the collectives were logged by every rank"
-    clocks = f"in the median, all ranks write a collective within {limits.max_clock_offset_us / 1e6:g} s"
+    enough = f"at least {limits.diagnosis.min_complete_share:.0%} of the collectives were logged by every rank"
+    clocks = f"in the median, all ranks write a collective within {limits.diagnosis.max_clock_offset_us / 1e6:g} s"
     return (
         Suite(
             ONE_ROW_PER_COLLECTIVE,
@@ -88,8 +88,8 @@ def cell_suites(limits: Thresholds) -> tuple[Suite, ...]:
             ),
         ),
         Suite(RANKS_AGREE, (between("cells_with_several_sizes", 0, 0, "all ranks give one message size"),)),
-        Suite(ENOUGH_COMPLETE, (between("complete_share", limits.min_complete_share, 1, enough),)),
-        Suite(CLOCKS_AGREE, (between("clock_spread_us", 0, limits.max_clock_offset_us, clocks),)),
+        Suite(ENOUGH_COMPLETE, (between("complete_share", limits.diagnosis.min_complete_share, 1, enough),)),
+        Suite(CLOCKS_AGREE, (between("clock_spread_us", 0, limits.diagnosis.max_clock_offset_us, clocks),)),
     )
 
 

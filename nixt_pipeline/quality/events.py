@@ -145,11 +145,11 @@ def judge_values(profile: pa.Table, limits: Thresholds) -> Iterator[Verdict]:
 
 def event_suites(limits: Thresholds) -> tuple[Suite, ...]:
     """The expectations behind the rules about values."""
-    usable = f"at most {limits.max_unusable_share:.0%} of the execution times are unusable"
+    usable = f"at most {limits.quality.max_unusable_share:.0%} of the execution times are unusable"
     return (
         Suite(VALUES_PRESENT, tuple(between(name, 0, 0, sentence) for name, sentence in _REQUIRED.items())),
         Suite(VALUES_IN_DOMAIN, tuple(between(name, 0, 0, sentence) for name, sentence in _DOMAIN.items())),
-        Suite(TIMES_USABLE, (between("unusable_share", 0, limits.max_unusable_share, usable),)),
+        Suite(TIMES_USABLE, (between("unusable_share", 0, limits.quality.max_unusable_share, usable),)),
         Suite(
             TIMED_BY_GPU,
             (
@@ -161,14 +161,21 @@ def event_suites(limits: Thresholds) -> tuple[Suite, ...]:
             POSSIBLE_BANDWIDTH,
             (
                 between(
-                    "bandwidth_impossible", 0, 0, f"no bus bandwidth above {limits.max_plausible_busbw_gbs:.0f} GB/s"
+                    "bandwidth_impossible",
+                    0,
+                    0,
+                    f"no bus bandwidth above {limits.quality.max_plausible_busbw_gbs:.0f} GB/s",
                 ),
                 between("bandwidth_not_finite", 0, 0, "every written bandwidth is a number"),
             ),
         ),
         Suite(
             SAME_BANDWIDTH,
-            (between("bandwidth_mismatches", 0, 0, f"no difference above {limits.bandwidth_mismatch_gbs} GB/s"),),
+            (
+                between(
+                    "bandwidth_mismatches", 0, 0, f"no difference above {limits.quality.bandwidth_mismatch_gbs} GB/s"
+                ),
+            ),
         ),
         Suite(NO_TWINS, (between("exact_duplicates", 0, 0, "no two stored records are equal"),)),
         Suite(

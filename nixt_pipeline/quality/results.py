@@ -91,7 +91,7 @@ def judge_result(analysis: str, result: pa.Table, stored: dict[Counted, int], li
     if shape.adds_up_to:
         yield _counted_once(result, shape.adds_up_to, stored[shape.adds_up_to])
     if analysis == "coverage":
-        yield captured_enough(result, limits.min_capture_rate)
+        yield captured_enough(result, limits.analysis.min_capture_rate)
 
 
 def result_suite(shape: Shape, rows_expected: int) -> Suite:

@@ -37,13 +37,15 @@ class Coverage:
         """What a reader must know before comparing anything; empty when the coverage is good. Names at most `named`
         functions."""
         found = []
-        if self.capture_rate is not None and self.capture_rate < thresholds.min_capture_rate:
+        if self.capture_rate is not None and self.capture_rate < thresholds.analysis.min_capture_rate:
             found.append(
                 f"Only {percent(self.capture_rate)} of the operations were captured. Volumes are of captured records, "
                 "and differences between ranks or hosts may be differences between samples."
             )
         else:
-            thin = [f"{percent(rate)} of {name}" for name, rate in self.thin if rate < thresholds.min_capture_rate]
+            thin = [
+                f"{percent(rate)} of {name}" for name, rate in self.thin if rate < thresholds.analysis.min_capture_rate
+            ]
             if thin:
                 more = f" and {count(len(thin) - named)} more functions" if len(thin) > named else ""
                 found.append(

@@ -68,7 +68,7 @@ def report_html(content: RunContent) -> str:
         tiles=_part(tiles, content, Tile(_FAILED, "key numbers")),
         sections=report_sections(content),
         downloads=downloads(content),
-        thresholds=sorted(content.thresholds.model_dump().items()),
+        thresholds=content.thresholds.by_name(),
         glossary=content.glossary,
     )
 

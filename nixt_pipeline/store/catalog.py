@@ -210,8 +210,8 @@ def _plausible(table: str, settings: Settings) -> str:
     """The columns of a table's view, with null where a store of an earlier version holds a sequence number or a size
     that is none."""
     limits = {
-        "coll_sn": settings.thresholds.max_sequence_number,
-        "coll_msg_size_bytes": settings.thresholds.max_message_bytes,
+        "coll_sn": settings.thresholds.ingest.max_sequence_number,
+        "coll_msg_size_bytes": settings.thresholds.ingest.max_message_bytes,
     }
     names = [column.name for column in taxonomy.TABLES[table] if column.name in limits]
     replaced = ", ".join(f"CASE WHEN {n} <= {limits[n]:d} THEN {n} END AS {n}" for n in names)

@@ -134,7 +134,7 @@ def write_membership(generation: Path, run: str, settings: Settings) -> int:
     processes = [(machines.get(seat, process[0]), process[1]) for seat, process in zip(seats, named, strict=True)]
     times = zip(columns["first_dump_us"], columns["last_dump_us"], strict=True)
     presences = [Presence(key, process, *time) for key, process, time in zip(keys, processes, times, strict=True)]
-    incarnation = number_incarnations(presences, settings.thresholds.incarnation_gap_us)
+    incarnation = number_incarnations(presences, settings.thresholds.ingest.incarnation_gap_us)
     places = _places(generation, seats, processes, common, incarnation, settings)
     names = [process_name(*process, place) for process, place in zip(processes, places, strict=True)]
     table = pa.table(
@@ -258,7 +258,11 @@ def _presence(generation: Path, settings: Settings) -> pa.Table:
     if not parts:
         columns = [column for column in taxonomy.MEMBERSHIP_COLUMNS[2:] if column.name != "process"]
         return taxonomy.schema(tuple(columns)).empty_table()
-    parameters = {"parts": parts, "earliest": thresholds.min_timestamp_us, "latest": thresholds.max_timestamp_us}
+    parameters = {
+        "parts": parts,
+        "earliest": thresholds.ingest.min_timestamp_us,
+        "latest": thresholds.ingest.max_timestamp_us,
+    }
     with connect(settings) as con:
         return pa.table(con.sql(_PRESENCE, params=parameters).to_arrow_table())
 

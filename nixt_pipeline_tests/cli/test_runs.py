@@ -119,10 +119,10 @@ def test_a_wrong_setting_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_settings_come_from_a_file_and_the_environment_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from nixt_pipeline.settings import load_settings
 
-    (tmp_path / "nixt.toml").write_text('workers = 3\nmemory_limit = "2GiB"\n[thresholds]\nmin_records_per_group = 5\n')
+    (tmp_path / "nixt.toml").write_text('workers = 3\nmemory_limit = "2GiB"\n[thresholds.diagnosis]\nmin_blocks = 5\n')
     monkeypatch.setenv("NIXT_WORKERS", "4")
     settings = load_settings()
-    assert (settings.workers, settings.memory_limit, settings.thresholds.min_records_per_group) == (4, "2GiB", 5)
+    assert (settings.workers, settings.memory_limit, settings.thresholds.diagnosis.min_blocks) == (4, "2GiB", 5)
 
 
 @pytest.mark.slow

@@ -127,7 +127,7 @@ def test_of_many_launches_the_last_and_the_largest_are_diagnosed_and_the_others_
         stamp = EPOCH_US + launch * 660_000_000
         lines = [collective(sn=n, comm=f"0x{launch}", pid=100 + launch, at_us=stamp + n) for n in range(records)]
         write_log(tmp_path / "job" / f"node-01-pid{100 + launch}.log", *lines)
-    limits = settings.thresholds.model_copy(update={"max_diagnosed_launches": 2})
+    limits = settings.thresholds.changed("diagnosis", max_diagnosed_launches=2)
     few = settings.model_copy(update={"thresholds": limits})
     run = nixt.ingest_run(tmp_path / "job", few).run
     told = [finding.evidence for finding in nixt.diagnose_run(run, few).findings if finding.kind == "not-assessed"]
@@ -148,7 +148,7 @@ def test_of_many_groups_without_a_common_process_the_largest_are_examined_for_ha
         for rank in range(2)
     ]
     write_log(tmp_path / "job" / "all.log", *lines)
-    limits = settings.thresholds.model_copy(update={"max_diagnosed_parts": 2})
+    limits = settings.thresholds.changed("diagnosis", max_diagnosed_parts=2)
     few = settings.model_copy(update={"thresholds": limits})
     run = nixt.ingest_run(tmp_path / "job", few).run
     told = [finding.evidence for finding in nixt.diagnose_run(run, few).findings if finding.kind == "not-assessed"]

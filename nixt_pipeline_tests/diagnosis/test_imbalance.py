@@ -48,7 +48,7 @@ def test_a_stretch_that_is_slow_in_hardly_more_than_half_of_its_blocks_is_no_slo
     slow = [True, *(number % 2 == 0 for number in range(97)), True]
     second = [500_000.0] * 10 + [350_000.0 if block else 500_000.0 for block in slow] + [500_000.0] * 11
     assert find_imbalance(stages(second), LIMITS) == []
-    dense = LIMITS.model_copy(update={"min_density": 0.5})
+    dense = LIMITS.changed("diagnosis", min_density=0.5)
     assert [finding.kind for finding in find_imbalance(stages(second), dense)] == ["late-arrival"]
 
 

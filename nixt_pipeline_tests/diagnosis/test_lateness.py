@@ -306,5 +306,5 @@ def test_what_either_of_two_tests_may_tell_by_chance_is_twice_as_likely() -> Non
     arrivals = [Arrival(0, block, A1, 5, wait) for block, wait in enumerate(waits)]
     seen = observations([comm], wait_us={B1: waits}, arrivals=arrivals, blocks=4)
     assert find_late(seen, LIMITS) == []
-    (late,) = find_late(seen, LIMITS.model_copy(update={"max_chance": 0.02}))
+    (late,) = find_late(seen, LIMITS.changed("diagnosis", max_chance=0.02))
     assert late.probability == pytest.approx(0.0141, abs=0.0002)

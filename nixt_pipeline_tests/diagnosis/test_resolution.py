@@ -42,7 +42,7 @@ def test_what_would_be_told_is_what_chance_does_not_explain() -> None:
 
 
 def test_in_a_calm_job_everything_that_is_worth_a_note_would_be_told() -> None:
-    assert least_cost_share(varying(by_us=1_000), LIMITS) == LIMITS.p2_cost_share
+    assert least_cost_share(varying(by_us=1_000), LIMITS) == LIMITS.diagnosis.p2_cost_share
 
 
 def test_in_a_noisy_job_only_more_would_be_told_and_a_verdict_needs_enough() -> None:
@@ -85,7 +85,7 @@ def test_where_each_process_is_a_stage_of_its_own_only_transfers_can_be_judged()
 def test_a_host_that_is_a_stage_of_its_own_is_compared_with_none() -> None:
     inside = [communicator(number, (host, 1), (host, 2)) for number, host in enumerate("ab")]
     resolution = resolution_of(observations(inside, blocks=40), ALWAYS, LIMITS)
-    assert resolution == Resolution(LIMITS.p2_cost_share, unjudged=NO_LATE_HOST)
+    assert resolution == Resolution(LIMITS.diagnosis.p2_cost_share, unjudged=NO_LATE_HOST)
 
 
 def test_processes_that_share_several_groups_that_do_the_same_drive_several_gpus() -> None:

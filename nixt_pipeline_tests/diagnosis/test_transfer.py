@@ -153,7 +153,7 @@ def test_what_costs_little_and_is_over_soon_is_not_told() -> None:
     observed = seen((ring(0, "a", "b"), mild), (ring(1, "b", "c"), mild), (ring(2, "a", "c"), FAST))
     # Three blocks are congestion, unless one does not mind being wrong.
     assert find_slow(observed, LIMITS) == []
-    bold = LIMITS.model_copy(update={"max_chance": 0.1})
+    bold = LIMITS.changed("diagnosis", max_chance=0.1)
     blames: list[Blame] = find_slow(observed, bold)
     assert [blame.hosts for blame in blames] == [("b",)]
     assert transfer_findings(observed, blames, bold) == []

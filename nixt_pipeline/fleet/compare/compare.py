@@ -122,7 +122,7 @@ def compare_sides(a: Side, b: Side, limits: Thresholds, history: Sequence[RunSum
         covariates=tuple((name, a.values(name), b.values(name)) for name in COVARIATES),
         placement=where,
         matched_share=matching.matched_share,
-        margin=limits.comparison_margin,
+        margin=limits.comparison.margin,
         transfer=whole[0],
         waiting=whole[1],
         kernels=kernels,
@@ -149,13 +149,15 @@ def _obstacle(pair: Pair, limits: Thresholds) -> str:
     sources = [{kernel.row["timing_sources"] for kernel in side} for side in (pair.a, pair.b)]
     if sources[0] != sources[1]:
         return f"versions: times are from {_names(sources[0])} and from {_names(sources[1])}"
-    if min(kernel.row["cells"] or 0 for kernel in both) < limits.min_diagnosed_cells:
-        return f"fewer than {limits.min_diagnosed_cells} collectives were recorded by all ranks with GPU times"
+    if min(kernel.row["cells"] or 0 for kernel in both) < limits.diagnosis.min_diagnosed_cells:
+        return (
+            f"fewer than {limits.diagnosis.min_diagnosed_cells} collectives were recorded by all ranks with GPU times"
+        )
     captured = min(kernel.row["capture_rate"] or 0.0 for kernel in both)
-    if captured < limits.min_capture_rate:
+    if captured < limits.analysis.min_capture_rate:
         return f"capture: only {captured:.0%} of the records are there"
     complete = min(kernel.row["usable_share"] or 0.0 for kernel in both)
-    if complete < limits.min_complete_share:
+    if complete < limits.diagnosis.min_complete_share:
         return f"capture: only {complete:.0%} of the collectives were recorded by all ranks"
     return ""
 
@@ -192,16 +194,16 @@ def _compare_kernels(
 
 def _transfer(pair: Pair, basis: Basis, share: float, limits: Thresholds) -> Measure:
     a, b = _units(pair.a, "transfer_us", basis), _units(pair.b, "transfer_us", basis)
-    estimate = robust_stats.ratio_of_times(a, b, _SAMPLING[basis], limits.comparison_error)
+    estimate = robust_stats.ratio_of_times(a, b, _SAMPLING[basis], limits.comparison.error)
     middle = float(np.exp(np.log(a).mean())), float(np.exp(np.log(b).mean()))
-    return Measure(*middle, share, limits.comparison_floor_us / middle[0], estimate)
+    return Measure(*middle, share, limits.comparison.floor_us / middle[0], estimate)
 
 
 def _waiting(pair: Pair, basis: Basis, share: float, limits: Thresholds) -> Measure:
     a, b = _units(pair.a, "wait_us", basis), _units(pair.b, "wait_us", basis)
     whole = float(a.mean() + _units(pair.a, "transfer_us", basis).mean())
-    estimate = robust_stats.difference_of_times(a, b, whole, _SAMPLING[basis], limits.comparison_error)
-    return Measure(float(a.mean()), float(b.mean()), share, limits.late_floor_us / whole, estimate)
+    estimate = robust_stats.difference_of_times(a, b, whole, _SAMPLING[basis], limits.comparison.error)
+    return Measure(float(a.mean()), float(b.mean()), share, limits.diagnosis.late_floor_us / whole, estimate)
 
 
 def _units(kernels: Sequence[Kernel], measure: str, basis: Basis) -> Floats:
@@ -230,8 +232,8 @@ def _compare_all(
     a, b = sums["transfer_us", "a"], sums["transfer_us", "b"]
     waits = sums["wait_us", "a"], sums["wait_us", "b"]
     whole = float(a.mean() + waits[0].mean())
-    moved = robust_stats.ratio_of_times(a, b, _SAMPLING[basis], limits.comparison_error)
-    stood = robust_stats.difference_of_times(*waits, whole, _SAMPLING[basis], limits.comparison_error)
+    moved = robust_stats.ratio_of_times(a, b, _SAMPLING[basis], limits.comparison.error)
+    stood = robust_stats.difference_of_times(*waits, whole, _SAMPLING[basis], limits.comparison.error)
     weighted = list(zip(pairs, weights, strict=True))
     transfer, waiting = (
         judge.of_all(

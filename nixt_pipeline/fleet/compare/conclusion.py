@@ -37,7 +37,7 @@ def conclude(
 ) -> tuple[Change, str]:
     """The verdict, and one sentence why. `whole` has transfer and waiting of all kernels together."""
     job = [change for change in changes if change.startswith(_JOB)]
-    if job or matching.matched_share < limits.min_matched_share:
+    if job or matching.matched_share < limits.comparison.min_matched_share:
         what = "; ".join(job or changes[:3]) or "no kernel takes much time on both sides"
         return "not-comparable", f"the sides do different work ({what})"
     if not kernels:
@@ -47,7 +47,7 @@ def conclude(
         (kernel, name, measure)
         for kernel in kernels
         for name, measure in ((name, getattr(kernel, name)) for name in _MEASURES)
-        if measure.share >= limits.min_kernel_share
+        if measure.share >= limits.comparison.min_kernel_share
     ]
     for verdict in _ORDER:
         found = [(k, name, m) for k, name, m in deciding if m.verdict == verdict]
@@ -57,7 +57,7 @@ def conclude(
             words = f"{name} of {kernel.key.label} {_change(measure.estimate):+.1%}{more}"
             return verdict, f"{words}; {measure.reason}" if measure.reason else words
     if all(measure and measure.verdict == "equivalent" for measure in whole):
-        return "equivalent", f"transfer and waiting differ by less than {limits.comparison_margin:.0%}"
+        return "equivalent", f"transfer and waiting differ by less than {limits.comparison.margin:.0%}"
     return "inconclusive", _undecided(whole, limits)
 
 
@@ -168,7 +168,7 @@ def _undecided(whole: tuple[Measure | None, Measure | None], limits: Thresholds)
                 parts.append(f"{name}: too few runs")
                 continue
             e = measure.estimate
-            needed = robust_stats.runs_needed(e, Limits(limits.comparison_margin, limits.comparison_error))
+            needed = robust_stats.runs_needed(e, Limits(limits.comparison.margin, limits.comparison.error))
             more = f", about {needed} runs a side would tell" if needed else ""
             why = f"; {measure.reason}" if measure.reason else ""
             parts.append(f"{name} {e.change:+.1%} (between {e.low:+.1%} and {e.high:+.1%}{more}{why})")

@@ -144,7 +144,7 @@ def _difference(a: KernelKey, b: KernelKey) -> str:
 
 
 def _counts(key: KernelKey, shares: Mapping[KernelKey, float], limits: Thresholds) -> bool:
-    return shares.get(key, 0.0) >= limits.min_kernel_share
+    return shares.get(key, 0.0) >= limits.comparison.min_kernel_share
 
 
 def _mix_changes(matching: Matching, limits: Thresholds) -> list[str]:
@@ -158,7 +158,7 @@ def _mix_changes(matching: Matching, limits: Thresholds) -> list[str]:
     return [
         f"{key.label}: {ratio / usual:.3g} times as often relative to the other kernels"
         for key, ratio in ratios.items()
-        if abs(ratio / usual - 1) > limits.comparison_margin
+        if abs(ratio / usual - 1) > limits.comparison.margin
     ]
 
 

@@ -45,10 +45,10 @@ class Judge:
         judged, raw = self._judged(measure, q_value, which, lambda run: _times(run.kernels.get(pair.key)))
         if self.where.kind != "changed" or raw not in _ELSEWHERE:
             return judged
-        found = robust_stats.pairs(changes_of_pairs(pair, int(which == "waiting")), self.limits.comparison_error)
+        found = robust_stats.pairs(changes_of_pairs(pair, int(which == "waiting")), self.limits.comparison.error)
         if found is None or not self.where.names_are_machines:
             return judged
-        sure = found.low > self.limits.comparison_margin if raw == "regressed" else found.high < 0
+        sure = found.low > self.limits.comparison.margin if raw == "regressed" else found.high < 0
         if sure:
             return replace(judged, verdict=raw, reason=f"on the hosts in common {found.change:+.1%}")
         return replace(judged, verdict=_ELSEWHERE[raw], reason=f"on the hosts in common it is {found.change:+.1%}")
@@ -71,7 +71,7 @@ class Judge:
         self, measure: Measure, q_value: float, which: str, times: Callable[[RunSummary], Times | None]
     ) -> tuple[Measure, Change]:
         """The measure with its verdict, and the verdict as if the hosts were the same."""
-        limit = Limits(self.limits.comparison_margin, self.limits.comparison_error, measure.floor)
+        limit = Limits(self.limits.comparison.margin, self.limits.comparison.error, measure.floor)
         raw = robust_stats.judge(measure.estimate, q_value, limit)
         measure = replace(measure, verdict=raw, q_value=q_value)
         if measure.estimate is None or self.where.kind == "same":
@@ -79,7 +79,7 @@ class Judge:
         estimate = measure.estimate
         spread = _spread(self.sets, which, times) if self.where.kind == "changed" else None
         if spread is not None:
-            error = self.limits.comparison_error
+            error = self.limits.comparison.error
             estimate = robust_stats.widened(estimate, spread, len(self.sets), error, is_ratio=which == "transfer")
             q_value = max(q_value, estimate.p_value)
         found = robust_stats.judge(estimate, q_value, limit)

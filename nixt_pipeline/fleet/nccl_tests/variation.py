@@ -118,7 +118,7 @@ def _benchmarks_of(row: Row, kernels: Sequence[Row]) -> Iterator[Benchmark]:
 def _is_hot(kernel: Row, limits: Thresholds) -> bool:
     return bool(
         kernel["coll"] in SYNC_COLLECTIVES
-        and kernel["coll_msg_size_bytes"] >= limits.large_message_bytes
+        and kernel["coll_msg_size_bytes"] >= limits.analysis.large_message_bytes
         and kernel["cells"]
         and kernel["exec_time_cv"]
     )

@@ -35,7 +35,7 @@ def test_seven_per_cent_are_found_with_four_runs_against_four() -> None:
     data, tensor = found.kernels
     assert data.transfer.estimate is not None
     assert data.transfer.estimate.low < 0.07 < data.transfer.estimate.high
-    assert data.transfer.estimate.low > LIMITS.comparison_margin
+    assert data.transfer.estimate.low > LIMITS.comparison.margin
     # What did not change is not dragged along.
     assert (data.waiting.verdict, tensor.transfer.verdict, tensor.waiting.verdict) == ("equivalent",) * 3
     back = compare(runs("after", slower(DATA, 1.07), TENSOR, seed=100), runs("before", DATA, TENSOR))
@@ -161,7 +161,7 @@ def test_a_slow_host_among_other_hosts_is_no_regression_of_the_software() -> Non
     found = compare(a, b)
     # 25 % longer on average, all of it on the host that was not there before.
     assert found.kernels[0].transfer.estimate is not None
-    assert found.kernels[0].transfer.estimate.low > LIMITS.comparison_margin
+    assert found.kernels[0].transfer.estimate.low > LIMITS.comparison.margin
     assert found.verdict == "slower-other-hosts"
     assert found.reason.startswith(
         "slower by 25% in transfer, on other hosts (3 of 4 in common); on the hosts in common"
