@@ -51,10 +51,11 @@ def run_name(directory: Path, settings: Settings) -> str:
 def ingest_run(
     directory: Path, settings: Settings, run: str | None = None, progress: Progress | None = None
 ) -> IngestSummary:
-    """Ingest a dump directory; files that have not changed since the last time are not read again.
+    """Ingest a dump directory. Files that have not changed since the last ingest are not read again.
 
-    `run` names the run (made safe if need be), by default after the directory; one that has no file in common with the
-    stored run of that name gets a name of its own. Raises `IngestError`.
+    `run` names the run (made safe where necessary) and defaults to the directory's name. A directory that has no file
+    in common with the stored run of that name is stored under a name of its own. `progress` is called with the bytes
+    done and the bytes in all. Raises `IngestError`.
     """
     return ingest.ingest(directory, _run_in(directory, run, settings), settings, progress)
 
@@ -94,10 +95,11 @@ def _run_in(directory: Path, run: str | None, settings: Settings) -> str:
 
 
 def analyse_run(run: str, settings: Settings, progress: StepProgress | None = None) -> None:
-    """Materialise the cells, every analysis and the findings of an ingested run. Raises `UnknownRunError`.
+    """Compute and store the collectives (`cells`), every analysis and the findings of an ingested run.
 
-    An analysis that fails leaves no result, and a finding that says so. A run whose events were dropped keeps the
-    results it has.
+    A failed analysis has no result, and a finding reports it. A run whose events were dropped keeps its results.
+    `progress` is called with the number of steps done, the number of steps, and the name of the next one. Raises
+    `UnknownRunError`.
     """
     if dropped(read_manifest(settings, run).directory(settings)):
         return
@@ -156,8 +158,10 @@ def renew_analyses(run: str, settings: Settings, progress: StepProgress | None =
 
 
 def diagnose_run(run: str, settings: Settings) -> Diagnosis:
-    """Diagnose an ingested run, and store the findings where the caller may; its cells are built when they are not
-    there yet. Raises `UnknownRunError` and `DamagedError`."""
+    """Diagnose an ingested run and, if the caller may write, store the findings.
+
+    Collectives (`cells`) that were not built yet are built first. Raises `UnknownRunError` and `DamagedError`.
+    """
     manifest = read_manifest(settings, run)
     with where_possible():
         discard_damaged_results(manifest, settings)
@@ -171,7 +175,7 @@ def diagnose_run(run: str, settings: Settings) -> Diagnosis:
 
 
 def _no_progress(_done: int, _total: int, _name: str) -> None:
-    """For callers who do not want to be told."""
+    """For callers that don't report progress."""
 
 
 ReportFormat = Literal["html", "pdf", "markdown", "md"]
@@ -180,8 +184,8 @@ ReportFormat = Literal["html", "pdf", "markdown", "md"]
 def report_run(run: str, settings: Settings, form: ReportFormat = "html") -> Path:
     """Write the report of an analysed run and the index of all runs; returns the report's path.
 
-    The page is always written; with `pdf` or `markdown` (`md`), so is that beside it, and its path is returned. Raises
-    `UnknownRunError`, and `PdfError` when there is no browser that prints.
+    The HTML page is always written. With `form` `pdf` or `markdown` (`md`), that file is written next to it and its path
+    returned. Raises `UnknownRunError`, and `PdfError` if no browser is found to print with.
     """
     from nixt_pipeline.reporting.index import render_index
     from nixt_pipeline.reporting.pdf import print_pdf
@@ -209,9 +213,9 @@ def markdown_report(run: str, settings: Settings) -> str:
 
 
 def compare(a: str | None, b: str, settings: Settings | None = None) -> Comparison:
-    """Whether the runs `b` became slower than the runs `a`, and by how much.
+    """Test whether the runs `b` are slower than the runs `a`, and by how much.
 
-    Both are selections as of `nixt compare`: an id, a pattern, `tag:T`, `since:DATE`, ... separated by commas. Without
+    Both are selections as in `nixt compare`: an id, a pattern, `tag:T`, `since:DATE`, ..., separated by commas. Without
     `a`, one run is compared with the baseline of its workload. Raises `SelectionError` and `ComparisonError`.
 
     >>> compare("nightly-41", "nightly-42").verdict     # doctest: +SKIP
@@ -226,7 +230,7 @@ def compare(a: str | None, b: str, settings: Settings | None = None) -> Comparis
 
 @dataclass(frozen=True)
 class Run:
-    """One ingested run, for notebooks.
+    """One ingested run, opened for reading, for notebooks.
 
     >>> run = open_run("nccl-inspector-41012")                                            # doctest: +SKIP
     >>> run.sql("SELECT coll, count(*) AS n FROM events GROUP BY coll ORDER BY n").df()   # doctest: +SKIP
@@ -242,12 +246,12 @@ class Run:
         return self.manifest.run
 
     def sql(self, query: str, **parameters: object) -> duckdb.DuckDBPyRelation:
-        """Any SQL over the run's tables; `$name` in the text takes its value from `parameters`."""
+        """Query the run's tables with SQL; `$name` in the query is bound to the keyword argument `name`."""
         return self.connection.sql(query, params=parameters or None)
 
     def table(self, name: str) -> pa.Table:
-        """A whole table or analysis result by name (`communicators`, `hot_kernels`, ...). Raises `LookupError` with
-        the names."""
+        """A whole table or analysis result (`communicators`, `hot_kernels`, ...) as an Arrow table. Raises
+        `LookupError`, which lists the names."""
         names = [
             row[0] for row in self.connection.sql("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
         ]
@@ -256,16 +260,16 @@ class Run:
         return pa.table(self.connection.table(name).to_arrow_table())
 
     def findings(self) -> Diagnosis:
-        """Who was late, whose transfers were slow, who hung; computed now, and stored for the report."""
+        """Stragglers, slow links and hangs: computed now and, if the caller may write, stored for the report."""
         return diagnose_run(self.name, self.settings)
 
     @property
     def report_path(self) -> Path:
-        """Where the run's report is, or would be."""
+        """Path of the run's report, whether or not it has been written."""
         return layout.report_dir(self.settings, self.name) / "index.html"
 
 
 def open_run(run: str, settings: Settings | None = None) -> Run:
-    """Open an ingested run for reading. Raises `UnknownRunError`, whose message lists the runs there are."""
+    """Open an ingested run for reading. Raises `UnknownRunError`, whose message lists the stored runs."""
     settings = settings or load_settings()
     return Run(read_manifest(settings, run), catalog.open_run(settings, run), settings)

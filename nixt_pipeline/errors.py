@@ -45,11 +45,11 @@ class NixtError(Exception):
 
 
 class DamagedError(NixtError):
-    """A file is damaged, or missing although its run names it; the message says how to have it made again."""
+    """A file is damaged, or missing although its run lists it; the message says how to rebuild it."""
 
 
 class StorageError(NixtError, OSError):
-    """A file cannot be written: the disk is full, or permission is missing. `errno` says which."""
+    """A file cannot be written: disk full or permission denied, see `errno`."""
 
 
 def storage_errno(error: BaseException) -> int | None:

@@ -24,7 +24,7 @@ class SettingsError(NixtError, ValueError):
 
 
 class Settings(BaseSettings):
-    """Where things are, and how much of the machine may be used."""
+    """Where things are stored, and how much of the machine may be used. `load_settings` reads them."""
 
     model_config = SettingsConfigDict(
         env_prefix="NIXT_", env_nested_delimiter="__", toml_file=SETTINGS_FILE, extra="forbid", frozen=True
@@ -166,7 +166,7 @@ class Settings(BaseSettings):
 
     @property
     def query_memory_bytes(self) -> int:
-        """DuckDB's share of `memory_limit`: half. Python, Arrow and NumPy need the rest beside a query."""
+        """DuckDB's share of `memory_limit`: half. The rest is for Python, Arrow and NumPy."""
         return TypeAdapter(ByteSize).validate_python(self.memory_limit) // 2
 
     @property
@@ -176,7 +176,10 @@ class Settings(BaseSettings):
 
 
 def load_settings(**overrides: object) -> Settings:
-    """Read the settings; `overrides` win over everything. Raises `SettingsError` naming the setting and the remedy."""
+    """Read the settings from the environment and `nixt.toml`; `overrides` take precedence over both.
+
+    Raises `SettingsError`, which names the setting and the remedy.
+    """
     try:
         return Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
