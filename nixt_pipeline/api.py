@@ -184,8 +184,8 @@ ReportFormat = Literal["html", "pdf", "markdown", "md"]
 def report_run(run: str, settings: Settings, form: ReportFormat = "html") -> Path:
     """Write the report of an analysed run and the index of all runs; returns the report's path.
 
-    The HTML page is always written. With `form` `pdf` or `markdown` (`md`), that file is written next to it and its path
-    returned. Raises `UnknownRunError`, and `PdfError` if no browser is found to print with.
+    The HTML page is always written. With `form` `pdf` or `markdown` (`md`), that file is written next to it, and its
+    path is returned. Raises `UnknownRunError`, and `PdfError` if no browser is found to print with.
     """
     from nixt_pipeline.reporting.index import render_index
     from nixt_pipeline.reporting.pdf import print_pdf
