@@ -16,7 +16,13 @@ from nixt_pipeline.errors import NixtError
 from nixt_pipeline.inspector.decoder import has_inspector_vocabulary
 from nixt_pipeline.inspector.decompression import compression_of
 from nixt_pipeline.inspector.opening import open_regular, sparse
-from nixt_pipeline.inspector.set_aside import archive_reason, is_foreign_name, leftover_reason, unfolded_beginning
+from nixt_pipeline.inspector.set_aside import (
+    archive_reason,
+    foreign_content_reason,
+    foreign_name_reason,
+    leftover_reason,
+    unfolded_beginning,
+)
 from nixt_pipeline.inspector.walk import Found, walk_files
 
 # The plugin's own name, with what forks and compression append: <host>-pid<pid>[-<epoch>].log[.gz]
@@ -31,6 +37,7 @@ _BZIP2_BLOCK_BYTES = 1 << 20
 _OPENING_LINE = re.compile(rb"^[ \t]*\{[ \t\r]*$", re.MULTILINE)
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 RUN_INFO_FILE = "run.json"
+_MISPLACED_RUN_INFO = f"{RUN_INFO_FILE} counts only in the top folder of its run: move it there"
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,8 @@ class LogFile:
     pid: int | None
     first_dump_us: int | None
     last_dump_us: int | None
-    foreign: bool = False
+    # Why it is certainly no log.
+    foreign: str | None = None
     unreadable: str | None = None
     # Why it is left alone although it may hold records: a leftover, an archive.
     ignored: str | None = None
@@ -59,7 +67,7 @@ class LogFile:
     @property
     def is_log(self) -> bool:
         """Whether it is to be decoded."""
-        return not self.foreign and self.unreadable is None and self.ignored is None
+        return self.foreign is None and self.unreadable is None and self.ignored is None
 
     @property
     def location(self) -> str:
@@ -104,7 +112,7 @@ def take_inventory(
     left_out: tuple[Path, ...] = (),
     root: Path | None = None,
 ) -> Inventory:
-    """List the files of the run in `directory`, leaving out `run.json`, the files named in `markers` and the
+    """List the files of the run in `directory`, leaving out its `run.json`, the files named in `markers` and the
     directories `left_out`; links are followed as far as they stay below `root`.
 
     Raises `OSError` when the directory itself cannot be listed, has a name that is not UTF-8, or holds more than
@@ -113,13 +121,18 @@ def take_inventory(
     location = str(directory.resolve())
     if _shown(location) != location:
         raise OSError(f"the name {_shown(location)} is not UTF-8; rename it")
-    names = {RUN_INFO_FILE, *markers}
-    wanted = (found for found in walk_files(directory, left_out, root) if found.entry.name not in names)
+    walked = walk_files(directory, left_out, root)
+    wanted = (found for found in walked if found.path != RUN_INFO_FILE and found.entry.name not in markers)
     found = list(islice(wanted, max_files + 1))
     if len(found) > max_files:
         raise TooManyFilesError(f"more than {max_files} files; raise NIXT_MAX_FILES if that is meant")
     files = [describe(file) for file in found]
     return Inventory(run, location, tuple(sorted(files, key=lambda file: file.path)))
+
+
+def has_log_name(name: str) -> bool:
+    """Whether the plugin names its logs like this; many logs have other names."""
+    return _LOG_NAME.fullmatch(name) is not None
 
 
 def describe(found: Found) -> LogFile:
@@ -129,7 +142,8 @@ def describe(found: Found) -> LogFile:
     path_bytes = None if shown == name else os.fsencode(name).hex()
     match = _LOG_NAME.fullmatch(_shown(entry.name))
     hostname, pid = (match["host"], int(match["pid"])) if match else (None, None)
-    foreign, ignored = is_foreign_name(entry.name), leftover_reason(shown)
+    misplaced = _MISPLACED_RUN_INFO if entry.name == RUN_INFO_FILE else None
+    foreign, ignored = foreign_name_reason(_shown(entry.name)), leftover_reason(shown) or misplaced
     if problem is not None:
         return LogFile(shown, 0, 0, "", "none", hostname, pid, None, None, foreign, problem, ignored)
     try:
@@ -144,6 +158,7 @@ def describe(found: Found) -> LogFile:
     except OSError as error:
         return describe(found._replace(problem=error.strerror or str(error)))
     compression = compression_of(head)
+    foreign = foreign or foreign_content_reason(unfolded_beginning(beginning, compression))
     digest = _fingerprint(head, tail, status.st_size)
     if ignored is not None:
         hostname, pid = _first_process(unfolded_beginning(beginning, compression, _END_BYTES))

@@ -1,6 +1,6 @@
 """Files that lie beside logs and are not read: which these are, and the reason in words.
 
-By name: leftovers of copies and editors, and what is certainly no log. By content: archives.
+By name: leftovers of copies and editors, and what is certainly no log. By content: archives, core dumps, checkpoints.
 """
 
 import bz2
@@ -48,17 +48,35 @@ _UNREAD_COMPRESSIONS = (
     (re.compile(rb"\x89LZO\x00\r\n\x1a\n"), "lzop"),
     (re.compile(rb"\xff\x06\x00\x00sNaPpY"), "snappy"),
 )
+# What certainly holds no log, whatever its name, by what such files begin with.
+_FOREIGN_CONTENTS = (
+    (re.compile(rb"\x7fELF"), "a core dump or a program"),
+    (re.compile(rb"MDMP"), "a minidump"),
+    # A pickle's protocol and its first operation: torch.save's magic number, a frame, a dictionary or list, a global.
+    (re.compile(rb"\x80[\x02-\x05][\x8a\x95}\]c(]"), "a pickle"),
+    # The size of the header, below 4 GiB, and the header.
+    (re.compile(rb".{4}\x00{4}\{\"", re.DOTALL), "safetensors"),
+    # A record of TFRecord: its size, its checksum, and the time with which an event begins.
+    (re.compile(rb".\x00{7}.{4}\x09", re.DOTALL), "TensorBoard events"),
+    (re.compile(rb"\x89HDF\r\n\x1a\n"), "HDF5"),
+    (re.compile(rb"\x93NUMPY"), "NumPy"),
+    (re.compile(rb"PAR1"), "Parquet"),
+    (re.compile(rb"ARROW1\x00\x00"), "Arrow"),
+    (re.compile(rb"SQLite format 3\x00"), "SQLite"),
+    (re.compile(rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff|%PDF-"), "a picture or a document"),
+)
 _TAR_BLOCK_BYTES = 512
 
 
-def is_foreign_name(name: str) -> bool:
-    """Whether a file of this name is certainly no log."""
-    return _FOREIGN_NAME.fullmatch(name) is not None
+def foreign_name_reason(name: str) -> str | None:
+    """Why a file of this name is certainly no log; None for any other."""
+    return f"no log by its name (.{name.rpartition('.')[2]})" if _FOREIGN_NAME.fullmatch(name) else None
 
 
-def foreign_reason(path: str) -> str:
-    """Why a file is not read that `is_foreign_name`."""
-    return f"no log by its name (.{path.rpartition('.')[2]})"
+def foreign_content_reason(head: bytes) -> str | None:
+    """Why a file that begins with `head` is certainly no log; None for any other."""
+    kind = next((kind for beginning, kind in _FOREIGN_CONTENTS if beginning.match(head)), None)
+    return f"no log by its content ({kind})" if kind else None
 
 
 def leftover_reason(path: str) -> str | None:

@@ -98,7 +98,7 @@ _COMMUNICATOR_KEY = ("incarnation", "id", "comm_name", "n_ranks", "nnodes")
 
 def judge_inventory(inventory: Inventory) -> Iterator[Verdict]:
     """Apply `INVENTORY_RULES`."""
-    logs = [file for file in inventory.files if not file.foreign and file.ignored is None]
+    logs = [file for file in inventory.files if file.foreign is None and file.ignored is None]
     foreign = len(inventory.files) - len(logs)
     yield Verdict(
         HOLDS_LOGS.name,

@@ -9,7 +9,6 @@ import pyarrow as pa
 from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.inspector.file_summary import FileSummary
 from nixt_pipeline.inspector.inventory import LogFile
-from nixt_pipeline.inspector.set_aside import foreign_reason
 from nixt_pipeline.store.duplicates import Repeats
 
 # The status of an earlier version of a file that changed, kept for the records that only it had.
@@ -67,12 +66,12 @@ class FileAccount:
 
 def account_unread(number: int, file: LogFile) -> FileAccount:
     """The account of a file that was not decoded, with the reason: a leftover or an archive, one that cannot be opened,
-    or somebody else's by its name."""
+    or somebody else's by its name or content."""
     if file.ignored is not None:
         return replace(_facts(number, file, IGNORED), problem=file.unreadable or file.ignored)
     if file.unreadable is not None:
         return replace(_facts(number, file, "unreadable"), problem=file.unreadable)
-    return replace(_facts(number, file, "foreign"), problem=foreign_reason(file.path))
+    return replace(_facts(number, file, "foreign"), problem=file.foreign)
 
 
 def with_only_copies(accounts: list[FileAccount]) -> list[FileAccount]:

@@ -2,24 +2,27 @@
 
 import math
 import time
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from nixt_pipeline.inspector.inventory import RUN_INFO_FILE, describe
+from nixt_pipeline.inspector.inventory import RUN_INFO_FILE, describe, has_log_name
 from nixt_pipeline.inspector.log_file import decode_file
 from nixt_pipeline.inspector.opening import link_root
 from nixt_pipeline.inspector.records import Row, Typed
 from nixt_pipeline.inspector.runs import HOLDS_NO_LOG, NO_RECORDS_HINT, LandingError, find_runs, run_id
+from nixt_pipeline.inspector.taxonomy import REJECT_COLUMNS
 from nixt_pipeline.inspector.walk import walk_files
 from nixt_pipeline.settings import Settings
 
-# Logs begin with a record, so that little of them is read. What is larger and does not is left to the ingest.
-_MOST_BYTES_OF_A_FILE = 64 << 20
-_MOST_BYTES = 256 << 20
+# Logs begin with a record, or hold one within the lines after which the ingest gives up as well. A file without one may
+# be a core dump of any size, and there may be one of each process.
+_MOST_BYTES_OF_A_FILE = 32 << 20
+_MOST_BYTES = 128 << 20
 _SECONDS = 2.0
+_BYTE_OFFSET, _BYTES = ([column.name for column in REJECT_COLUMNS].index(name) for name in ("byte_offset", "bytes"))
 
 
 class _FoundError(Exception):
@@ -30,11 +33,16 @@ class _LateError(Exception):
     """There is no time to read on."""
 
 
+class _EnoughError(Exception):
+    """So much was read without a record that none is to be expected."""
+
+
 @dataclass(frozen=True)
 class _FirstRecord:
-    """A sink that ends the decoding at the first record, and at the `deadline`."""
+    """A sink that ends the decoding at the first record, at the `deadline`, and after `most_bytes` without a record."""
 
     deadline: float
+    most_bytes: int
 
     def add(self, _typed: Typed) -> None:
         raise _FoundError
@@ -42,16 +50,18 @@ class _FirstRecord:
     def add_batches(self, _events: pa.RecordBatch, _channels: pa.RecordBatch | None) -> None:
         raise _FoundError
 
-    def refuse(self, _row: Row) -> None:
+    def refuse(self, row: Row) -> None:
         if time.monotonic() > self.deadline:
             raise _LateError
+        if row[_BYTE_OFFSET] + row[_BYTES] >= self.most_bytes:
+            raise _EnoughError
 
 
 def why_no_record(directory: Path, settings: Settings, deadline: float | None = None) -> str | None:
     """Why there is nothing to ingest in `directory`, in words; None when there is a record.
 
-    None as well when it cannot be listed, or when it would take longer to tell: more than 256 MiB to read, or until
-    `deadline` (of `time.monotonic`).
+    Files with the plugin's names come first; 32 MiB of each file and 128 MiB of all are read. None as well when the
+    directory cannot be listed, or when there is no time to tell before `deadline` (of `time.monotonic`).
     """
     try:
         return _why_no_record(directory, settings, math.inf if deadline is None else deadline)
@@ -85,38 +95,49 @@ def without_emptied(skipped: Mapping[str, str], known: Container[str]) -> dict[s
 
 def _why_no_record(directory: Path, settings: Settings, deadline: float) -> str | None:
     reasons: list[str] = []
-    empty = left_bytes = 0
+    empty, left_bytes = 0, _MOST_BYTES
     for path, size_bytes, reason in _files(directory, settings):
+        if time.monotonic() > deadline:
+            raise _LateError
         if reason is not None:
             reasons.append(reason)
-            continue
-        if size_bytes == 0:
+        elif size_bytes == 0:
             empty += 1
-            continue
-        left_bytes += size_bytes
-        if time.monotonic() > deadline or size_bytes > _MOST_BYTES_OF_A_FILE or left_bytes > _MOST_BYTES:
-            # Most such files begin with a record; where this one does not, the ingest will tell.
-            return None
-        try:
-            summary = decode_file(path, path.name, 0, _FirstRecord(deadline), settings)
-        except _FoundError:
-            return None
-        reasons.append(summary.problem or summary.first_reason or "blank")
+        elif left_bytes <= 0:
+            return f"{_no_record(len(reasons) + empty, reasons, 'first ')}; nixt ingest {directory} reads them all"
+        else:
+            n_bytes, reason = _read(path, settings, deadline, min(left_bytes, _MOST_BYTES_OF_A_FILE))
+            if reason is None:
+                return None
+            left_bytes -= n_bytes
+            reasons.append(reason)
     if not reasons:
         return f"holds {f'{empty:,} empty' if empty else 'no'} log{'' if empty == 1 else 's'}: {NO_RECORDS_HINT}"
-    return (
-        f"no Inspector record in its {len(reasons) + empty:,} file{'' if len(reasons) + empty == 1 else 's'}"
-        f" (the first: {reasons[0]}); nixt ingest {directory} says more"
-    )
+    return f"{_no_record(len(reasons) + empty, reasons)}; nixt ingest {directory} says more"
+
+
+def _no_record(files: int, reasons: Sequence[str], which: str = "") -> str:
+    return f"no Inspector record in its {which}{files:,} file{'' if files == 1 else 's'} (the first: {reasons[0]})"
+
+
+def _read(path: Path, settings: Settings, deadline: float, most_bytes: int) -> tuple[int, str | None]:
+    """How many bytes of a file were read, and why there is no record in them, None when there is."""
+    try:
+        summary = decode_file(path, path.name, 0, _FirstRecord(deadline, most_bytes), settings)
+    except _FoundError:
+        return 0, None
+    except _EnoughError:
+        return most_bytes, f"no record in its first {most_bytes >> 20} MiB"
+    return summary.bytes_read, summary.problem or summary.first_reason or "blank"
 
 
 def _files(directory: Path, settings: Settings) -> Iterator[tuple[Path, int, str | None]]:
-    """Each file of a directory with its size, and the reason why it is not read."""
+    """Each file of a directory with its size, and the reason why it is not read; those named like logs first."""
     root = link_root(directory, settings.landing_dir, settings.follow_links)
     own = (settings.data_dir, settings.reports_dir)
-    for found in walk_files(directory, own, root):
+    walked = walk_files(directory, own, root)
+    for found in sorted(walked, key=lambda found: (not has_log_name(found.entry.name), found.path)):
         if found.entry.name in (RUN_INFO_FILE, *settings.finished_markers):
             continue
         file = describe(found)
-        foreign = "no log by its name" if file.foreign else None
-        yield Path(found.entry.path), file.size_bytes, file.ignored or file.unreadable or foreign
+        yield Path(found.entry.path), file.size_bytes, file.ignored or file.unreadable or file.foreign

@@ -1,6 +1,7 @@
 """The whole chain of a run, from its log files to its report, in one process."""
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,18 @@ def test_lines_that_are_no_records_warn_and_do_not_stop_the_run(
     result = execute(definitions, instance, only=["raw_log_inventory", "validated_records", "typed_events"])
     assert violated(result) == {"no_line_is_rejected"}
     assert result.asset_materializations_for_node("typed_events")
+
+
+def test_unrelated_files_beside_the_logs_violate_nothing(
+    settings: Settings, definitions: dg.Definitions, instance: dg.DagsterInstance
+) -> None:
+    path = drop_job(settings.landing_dir)
+    (path / "core.4711").write_bytes(b"\x7fELF\x02\x01\x01" + bytes(100))
+    (path / "step-100.distcp").write_bytes(random.Random(1).randbytes(10_000))
+    (path / "train.log").write_text("step 1 loss 2.5\nstep 2 loss 2.4\n")
+    result = execute(definitions, instance)
+    assert result.success
+    assert violated(result) == set()
 
 
 def test_a_directory_without_a_record_stops_before_anything_is_published(

@@ -126,6 +126,14 @@ def test_what_the_budget_does_not_reach_is_remembered() -> None:
     assert [item.run for item in found.not_reached] == ["b"]
 
 
+def test_what_there_was_no_time_to_look_into_comes_first_at_the_next_tick() -> None:
+    # Three looks at the clock: before each directory, and after looking into the second one.
+    found = decision(directory("a"), directory("b"), looks=2)
+    assert names(found) == [("a", 1)]
+    assert [item.run for item in found.not_reached] == ["b"]
+    assert names(decision(directory("b"), looks=1)) == [("b", 1)]
+
+
 def test_the_cursor_survives_being_written_down() -> None:
     cursor = Cursor({"job": Attempt("f1", 2)}, resume_at="job")
     assert Cursor.from_text(cursor.to_text()) == cursor

@@ -3,6 +3,7 @@ import gzip
 import json
 import lzma
 import os
+import pickle
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -48,9 +49,38 @@ def test_sidecars_and_markers_are_no_files_of_the_run_and_binaries_are_foreign(t
     for name in ("run.json", "_SUCCESS", "model.pt", "a.log"):
         (tmp_path / name).touch()
     assert [(file.path, file.foreign) for file in take_inventory(tmp_path, "r", ("_SUCCESS",), 100).files] == [
-        ("a.log", False),
-        ("model.pt", True),
+        ("a.log", None),
+        ("model.pt", "no log by its name (.pt)"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("beginning", "kind"),
+    [
+        (b"\x7fELF\x02\x01\x01" + bytes(9), "a core dump or a program"),
+        (gzip.compress(b"\x7fELF\x02\x01\x01" + bytes(9)), "a core dump or a program"),
+        (pickle.dumps({"step": 1}), "a pickle"),
+        (pickle.dumps(["a", "b"], protocol=2), "a pickle"),
+        ((64).to_bytes(8, "little") + b'{"weight":{"dtype":"F32"}}', "safetensors"),
+        # The size of an event, a checksum, field 1 (wall_time) as a double.
+        ((24).to_bytes(8, "little") + b"\xa3\x7f\x4b\x22" + b"\x09" + bytes(8), "TensorBoard events"),
+        (b"PAR1\x15\x04", "Parquet"),
+    ],
+)
+def test_what_is_no_log_by_its_content_is_not_read_whatever_its_name(
+    tmp_path: Path, beginning: bytes, kind: str
+) -> None:
+    (tmp_path / "node-01-pid7.log").write_bytes(beginning + b"\n" + collective().encode())
+    (file,) = take_inventory(tmp_path, "r", (), 100).files
+    assert file.foreign == f"no log by its content ({kind})"
+    assert not file.is_log
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le"])
+def test_a_log_is_no_foreign_content_in_any_encoding(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "node-01-pid7.log").write_bytes(collective().encode(encoding))
+    (file,) = take_inventory(tmp_path, "r", (), 100).files
+    assert file.is_log
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,9 @@ def test_a_sound_inventory_passes_every_rule() -> None:
 
 
 def test_a_directory_of_foreign_files_holds_no_logs() -> None:
-    assert failing(inventory(replace(LOG, path="model.pt", foreign=True))) == {"the_directory_holds_log_files"}
+    assert failing(inventory(replace(LOG, path="model.pt", foreign="no log by its name (.pt)"))) == {
+        "the_directory_holds_log_files"
+    }
 
 
 def test_a_file_that_cannot_be_opened_is_named() -> None:

@@ -85,6 +85,16 @@ def test_a_run_json_that_is_refused_is_no_log_of_an_empty_directory(tmp_path: Pa
     assert "it holds no files (run.json is a link out of the directory; " in no_records("run", settings)
 
 
+def test_a_run_json_below_the_top_folder_is_named(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "node-01" / "node-01-pid1.log", *records(1))
+    (tmp_path / "in" / "run.json").write_text('{"name": "x"}')
+    (tmp_path / "in" / "node-01" / "run.json").write_text('{"name": "y"}')
+    assert ingest(tmp_path / "in", "run", settings).files["ignored"] == 1
+    assert set_aside("run", settings) == [
+        "node-01/run.json: run.json counts only in the top folder of its run: move it there"
+    ]
+
+
 def test_an_empty_directory_says_what_to_set(tmp_path: Path, settings: Settings) -> None:
     (tmp_path / "in").mkdir()
     ingest(tmp_path / "in", "run", settings)
@@ -107,6 +117,26 @@ def test_the_most_frequent_reasons_come_with_an_example(tmp_path: Path, settings
     assert all(f"  {line}" in no_records("run", settings) for line in words)
 
 
+def _one_line(path: Path, mebibytes: int) -> None:
+    """A file in which no line ends; nothing of it is a hole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        for _ in range(mebibytes):
+            file.write(b"x" * (1 << 20))
+
+
+@pytest.mark.slow
+def test_of_a_large_file_the_beginning_tells(settings: Settings) -> None:
+    _one_line(settings.landing_dir / "job" / "state.dat", 33)
+    assert "no record in its first 32 MiB" in str(why_no_record(settings.landing_dir / "job", settings))
+    # The plugin's own names come first, however many others there are.
+    for number in range(4):
+        _one_line(settings.landing_dir / "job" / f"a{number}.dat", 33)
+    assert "no Inspector record in its first 4 files" in str(why_no_record(settings.landing_dir / "job", settings))
+    write_log(settings.landing_dir / "job" / "node-01-pid1.log", *records(1))
+    assert why_no_record(settings.landing_dir / "job", settings) is None
+
+
 def test_a_window_that_is_too_wide_is_no_damage(tmp_path: Path, settings: Settings) -> None:
     # RFC 8878: magic, no content size, window descriptor of 2^31 bytes, one last raw block of one byte.
     frame = bytes.fromhex("28b52ffd 00 a8 090000") + b"x" + bytes(8)
@@ -126,6 +156,7 @@ def test_a_window_that_is_too_wide_is_no_damage(tmp_path: Path, settings: Settin
         ("a.log", "x\n", "no Inspector record in its 1 file (the first: not JSON)"),
         ("model.pt", "x", "no log by its name"),
         ("a.log~", collective(), "an editor's copy"),
+        ("core.17", "\x7fELF\n" + collective(), "no log by its content (a core dump or a program)"),
     ],
 )
 def test_whether_there_is_a_record_is_told_before_anything_is_stored(
