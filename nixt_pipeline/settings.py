@@ -1,7 +1,7 @@
 """Every setting and every threshold, typed and in one place.
 
 Values come from, in order: arguments, environment variables (`NIXT_LANDING_DIR`,
-`NIXT_THRESHOLDS__DIAGNOSIS__MIN_BLOCKS`), a `nixt.toml` in the working directory, and the defaults below.
+`NIXT_THRESHOLDS__DIAGNOSIS__MIN_BLOCKS`), a `nixt.toml` in the working directory or above it, and the defaults below.
 """
 
 import os
@@ -9,14 +9,22 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import ByteSize, Field, TypeAdapter, ValidationError, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from nixt_pipeline.errors import NixtError
-from nixt_pipeline.thresholds import Thresholds
+from nixt_pipeline.settings_sources import (
+    PREFIX,
+    doubtful_keys,
+    doubtful_variables,
+    from_file,
+    settings_file,
+    suggestion,
+    variable,
+)
+from nixt_pipeline.thresholds import Thresholds, grouped
 
-__all__ = ["SETTINGS_FILE", "Settings", "SettingsError", "Thresholds", "load_settings"]
-
-SETTINGS_FILE = "nixt.toml"
+__all__ = ["Settings", "SettingsError", "Thresholds", "doubts", "load_settings"]
 
 
 class SettingsError(NixtError, ValueError):
@@ -26,9 +34,7 @@ class SettingsError(NixtError, ValueError):
 class Settings(BaseSettings):
     """Where things are stored, and how much of the machine may be used. `load_settings` reads them."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="NIXT_", env_nested_delimiter="__", toml_file=SETTINGS_FILE, extra="forbid", frozen=True
-    )
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True)
 
     landing_dir: Path = Field(
         Path("data/landing"), description="where jobs drop their dump directories; never written to"
@@ -104,7 +110,7 @@ class Settings(BaseSettings):
         description="`yes`, `no`, or `auto`: whether a host name is the same machine in every run"
         " ([names and machines](comparison.md#names-and-machines))",
     )
-    node_map: str | None = Field(
+    node_map: Path | None = Field(
         None, description='JSON file with the machines behind host names: `{"RUN or *": {"HOST": "NODE"}}`'
     )
     # Nothing is dropped unless somebody asks for it: disks are cheaper than an answer that is gone.
@@ -148,7 +154,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments win over the environment, which wins over `nixt.toml`."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        return init_settings, env_settings, InitSettingsSource(settings_cls, from_file(_paths()))
 
     @field_validator("data_dir")
     @classmethod
@@ -183,9 +189,39 @@ def load_settings(**overrides: object) -> Settings:
     try:
         return Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise SettingsError(
-            f"setting {name!r}: {first['msg']} (got {first['input']!r}); "
-            f"set NIXT_{name.upper().replace('.', '__')} or correct {SETTINGS_FILE}"
-        ) from error
+        raise SettingsError(_in_words(error.errors()[0])) from error
+    except ValueError as error:  # `nixt.toml` is not readable, or a list in the environment is not JSON
+        reason = f"{error}: {error.__cause__}; lists are written as JSON" if "EnvSettings" in str(error) else str(error)
+        raise SettingsError(reason) from error
+
+
+def doubts() -> list[str]:
+    """What is probably a mistake, a line each: variables in the environment that are not settings, and former names of
+    thresholds there and in `nixt.toml`. Raises `ValueError` when the file cannot be read."""
+    return [*doubtful_variables(_names()), *doubtful_keys()]
+
+
+def _names() -> list[str]:
+    """Settings, and thresholds with their group."""
+    thresholds = (f"thresholds.{group}.{name}" for group, model in grouped().items() for name in model.model_fields)
+    return [*(name for name in Settings.model_fields if name != "thresholds"), *thresholds]
+
+
+def _paths() -> dict[str, Path | None]:
+    """The settings that are paths, with their defaults."""
+    fields = Settings.model_fields.items()
+    return {name: field.default for name, field in fields if field.annotation in (Path, Path | None)}
+
+
+def _in_words(error: ErrorDetails) -> str:
+    name = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"there is no setting {name!r}, which {_where(name)} names{suggestion(name, _names())}"
+    return f"setting {name!r}: {error['msg']} (got {error['input']!r}); correct {_where(name)}"
+
+
+def _where(name: str) -> str:
+    """Where a setting is most likely given: the environment wins over the file."""
+    in_environment = variable(name) in map(str.upper, os.environ)
+    file = None if in_environment else settings_file()
+    return str(file) if file else variable(name)

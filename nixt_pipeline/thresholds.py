@@ -303,15 +303,7 @@ class Thresholds(_Group):
     @model_validator(mode="before")
     @classmethod
     def _sort_into_groups(cls, value: Any) -> Any:
-        """Let names without a group mean what they meant; `settings.warnings` asks for the present name."""
-        former = former_names()
-        if not isinstance(value, dict) or not former.keys() & value.keys():
-            return value
-        sorted_in = {name: dict(given) if isinstance(given, dict) else given for name, given in value.items()}
-        for old in former.keys() & value.keys():
-            group, name = former[old]
-            sorted_in.setdefault(group, {}).setdefault(name, sorted_in.pop(old))
-        return sorted_in
+        return regrouped(value)
 
 
 def grouped() -> dict[str, type[_Group]]:
@@ -324,3 +316,15 @@ def former_names() -> dict[str, tuple[str, str]]:
     return {
         _RENAMED.get(name, name): (group, name) for group, model in grouped().items() for name in model.model_fields
     }
+
+
+def regrouped(value: Any) -> Any:
+    """The values of `[thresholds]` with those that are named as before there were groups in their group."""
+    former = former_names()
+    if not isinstance(value, dict) or not former.keys() & value.keys():
+        return value
+    groups = {name: dict(given) if isinstance(given, dict) else given for name, given in value.items()}
+    for old in former.keys() & value.keys():
+        group, name = former[old]
+        groups.setdefault(group, {})[name] = groups.pop(old)
+    return groups

@@ -8,8 +8,8 @@ Results go to standard output, progress and messages to standard error.
 import click
 
 from nixt_pipeline.cli import check, fleet, runs, ui, watch
-from nixt_pipeline.cli.output import Commands, input_errors, show_log_inertly
-from nixt_pipeline.settings import load_settings
+from nixt_pipeline.cli.output import Commands, input_errors, say, show_log_inertly
+from nixt_pipeline.settings import doubts, load_settings
 from nixt_pipeline.store.reading import warn_once
 
 _COMMANDS: tuple[click.Command, ...] = (
@@ -29,9 +29,11 @@ def main(context: click.Context) -> None:
     """Understand collective communication from NCCL Inspector logs.
 
     Where things are kept is set by NIXT_DATA_DIR, NIXT_REPORTS_DIR, NIXT_LANDING_DIR or a nixt.toml in the working
-    directory.
+    directory or above it.
     """
     show_log_inertly()
     warn_once.cache_clear()
     with input_errors():
         context.obj = load_settings()
+    for doubt in doubts():
+        say(f"Warning: {doubt}")

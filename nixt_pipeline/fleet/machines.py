@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from nixt_pipeline.settings import Settings, SettingsError
@@ -82,7 +81,7 @@ def find_machines(rows: Iterable[Row], settings: Settings) -> Machines:
 def _read_node_map(settings: Settings) -> dict[str, dict[str, str]]:
     if not settings.node_map:
         return {}
-    path = Path(settings.node_map)
+    path = settings.node_map
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

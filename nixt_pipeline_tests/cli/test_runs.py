@@ -125,6 +125,25 @@ def test_settings_come_from_a_file_and_the_environment_wins(tmp_path: Path, monk
     assert (settings.workers, settings.memory_limit, settings.thresholds.diagnosis.min_blocks) == (4, "2GiB", 5)
 
 
+def test_a_variable_that_is_not_a_setting_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NIXT_DATADIR", "elsewhere")
+    result = nixt("runs", "--format", "csv")
+    assert result.exit_code == 0
+    assert "NIXT_DATADIR" not in result.stdout
+    assert (
+        result.stderr.count("Warning: NIXT_DATADIR is not a setting and is ignored; did you mean NIXT_DATA_DIR?") == 1
+    )
+
+
+def test_a_command_sees_the_same_store_from_a_directory_below(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nixt.toml").write_text('data_dir = "store"\n')
+    nixt("ingest", str(dump))
+    monkeypatch.chdir(dump)
+    assert nixt("runs", "--format", "csv").stdout.splitlines()[1].startswith("nccl-inspector-7,")
+
+
 @pytest.mark.slow
 def test_a_report_of_a_directory_is_one_command() -> None:
     result = nixt("report", str(FIXTURES / "job_2.30.7_8ranks"), "--format", "md")

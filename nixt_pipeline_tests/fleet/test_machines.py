@@ -101,7 +101,7 @@ def test_a_person_decides(settings: Settings) -> None:
 def test_a_run_or_a_file_says_which_nodes_they_were(settings: Settings) -> None:
     path = settings.data_dir.parent / "nodes.json"
     path.write_text('{"*": {"trainer-worker-0": "n0"}, "r1": {"trainer-worker-0": "n1"}}')
-    mapped = settings.model_copy(update={"node_map": str(path)})
+    mapped = settings.model_copy(update={"node_map": path})
     rows = [row(0, PODS, nodes={"trainer-worker-2": "n17"}), row(1, PODS)]
     found = find_machines(rows, mapped)
     assert [found.of("r0", name) for name in PODS] == ["n0", "trainer-worker-1", "n17"]
