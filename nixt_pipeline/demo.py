@@ -8,10 +8,20 @@ its slowest link, so that a rank that arrives early reports a long time and the 
 Nothing is read from the clock: the same arguments give the same bytes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from nixt_pipeline.simulation import DUMP_INTERVAL_US, FIRST_PID, Job, Recorder, Workload
+from nixt_pipeline.simulation import DUMP_INTERVAL_US, FIRST_PID, NEVER_US, Job, Recorder, Workload
+
+# The jobs that `nixt demo` offers: arguments of `write_demo_job`.
+DEMO_JOBS: Mapping[str, Mapping[str, Any]] = {
+    "straggler": {},
+    "slow-nic": {"late_host": None, "slow_network_host": "node-03"},
+    "hang": {"late_host": None, "hung_host": "node-02"},
+    "healthy": {"late_host": None},
+}
 
 
 @dataclass(frozen=True)
@@ -44,17 +54,19 @@ def write_demo_job(
     late_host: str | None = "node-02",
     late_factor: float = 1.6,
     slow_network_host: str | None = None,
+    hung_host: str | None = None,
     late_from_step: int | None = None,
 ) -> DemoJob:
     """Write one log per process, `<host>-pid<pid>.log`, into `directory` (created when missing).
 
     Hosts are called node-01, node-02, ... From `late_from_step` on (default: the second half), computation on
-    `late_host` takes `late_factor` times as long; `slow_network_host` has a slow network card throughout; None plants
-    no fault. The host that shares a pipeline with the late one is late too, by no fault of its own. The defaults give
-    60,160 records, 28 MB. Raises ValueError for a host that the job does not have.
+    `late_host` takes `late_factor` times as long; `slow_network_host` has a slow network card throughout; the first GPU
+    of `hung_host` never starts step `late_from_step`; None plants no fault. The host that shares a pipeline with the
+    late one is late too, through no fault of its own. The defaults give 60,160 records, 28 MB. Raises ValueError for a
+    host that the job does not have.
     """
     names = tuple(f"node-{number:02d}" for number in range(1, hosts + 1))
-    for host in (late_host, slow_network_host):
+    for host in (late_host, slow_network_host, hung_host):
         if host is not None and host not in names:
             raise ValueError(f"no host {host!r} in a job of {hosts} hosts; choose from {', '.join(names)}")
     late_from = steps // 2 if late_from_step is None else late_from_step
@@ -67,6 +79,8 @@ def write_demo_job(
     for step in range(steps):
         if step == late_from and late_host is not None:
             job.slowdown[job.host_of == names.index(late_host)] = late_factor
+        if step == late_from and hung_host is not None:
+            job.clock[names.index(hung_host) * gpus_per_host] = 2 * NEVER_US
         job.step()
 
     directory.mkdir(parents=True, exist_ok=True)
@@ -78,9 +92,14 @@ def write_demo_job(
 
     faults = []
     if late_host is not None:
-        faults.append(f"{late_host} needs {late_factor:g} times as long to compute from step {late_from} of {steps} on")
+        faults.append(
+            f"computation on {late_host} takes {late_factor:g} times as long from step {late_from} of {steps} on"
+        )
     if slow_network_host is not None:
         faults.append(f"the network card of {slow_network_host} runs at a sixteenth of its speed")
+    if hung_host is not None:
+        gpu = f"{hung_host}-pid{FIRST_PID + names.index(hung_host) * gpus_per_host}"
+        faults.append(f"{gpu} hangs before step {late_from} of {steps}")
     p2p = sum(record.peer is not None for records in job.records for record in records)
     collective = sum(map(len, job.records)) - p2p
     return DemoJob(directory, names, len(job.records), collective, p2p, size, late_host, late_from, "; ".join(faults))

@@ -8,7 +8,7 @@ from statistics import mean
 
 import pytest
 
-from nixt_pipeline.demo import write_demo_job
+from nixt_pipeline.demo import DEMO_JOBS, write_demo_job
 from nixt_pipeline.simulation import EPOCH_US, Member, format_record
 
 TENSOR_RANK = Member("0xab", "TP Group 0", 1, 4, 1, "node-01", 20001)
@@ -82,7 +82,7 @@ def test_the_default_job_is_the_documented_one(tmp_path: Path) -> None:
     job = write_demo_job(tmp_path)
     # 32 ranks x 40 steps x (32 tensor parallel + 6 data parallel + 1 WORLD + 8 P2P)
     assert (job.files, job.records) == (32, 60_160)
-    assert job.fault == "node-02 needs 1.6 times as long to compute from step 20 of 40 on"
+    assert job.fault == "computation on node-02 takes 1.6 times as long from step 20 of 40 on"
 
 
 def test_sequence_numbers_count_per_communicator_and_function(tmp_path: Path) -> None:
@@ -119,6 +119,20 @@ def test_without_a_fault_no_host_stands_out(tmp_path: Path) -> None:
     times = mean_time_us_by_host(tmp_path, "DP", "ReduceScatter", first_sn=9)
     assert job.fault == ""
     assert max(times.values()) < 2 * min(times.values())
+
+
+def test_a_hung_gpu_stops_the_whole_job(tmp_path: Path) -> None:
+    job = write_demo_job(tmp_path, hosts=2, gpus_per_host=2, steps=4, late_host=None, hung_host="node-02")
+    assert job.fault == "node-02-pid20002 hangs before step 2 of 4"
+    # One AllReduce of the whole job ends each step: the two steps before the hang, on each of 4 ranks.
+    world = [record for record in read_records(tmp_path) if record["header"]["comm_name"] == "WORLD Group 0"]
+    assert [record["coll_perf"]["coll_sn"] for record in world] == [0, 1] * 4
+
+
+@pytest.mark.parametrize("job", DEMO_JOBS)
+def test_every_job_of_the_demo_can_be_written(tmp_path: Path, job: str) -> None:
+    written = write_demo_job(tmp_path, steps=1, **DEMO_JOBS[job])
+    assert (written.fault == "") == (job == "healthy")
 
 
 def test_a_slow_network_card_slows_every_rank_of_its_communicators(tmp_path: Path) -> None:

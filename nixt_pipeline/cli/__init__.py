@@ -1,7 +1,6 @@
 """The `nixt` command: the same functions as the Dagster assets, without Dagster.
 
-Exit codes: 0 fine, 1 findings as urgent as `--fail-on`, 2 usage or input error, 70 a defect of this program,
-130 interrupted.
+Exit codes: 0 success, 1 findings at or above `--fail-on`, 2 a usage or input error, 70 a bug in nixt, 130 interrupted.
 Results go to standard output, progress and messages to standard error.
 """
 
@@ -26,10 +25,11 @@ _COMMANDS: tuple[click.Command, ...] = (
 @click.version_option(package_name="nixt-pipeline")
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Understand collective communication from NCCL Inspector logs.
+    """Find stragglers, slow links and hangs in NCCL Inspector logs.
 
-    Where things are kept is set by NIXT_DATA_DIR, NIXT_REPORTS_DIR, NIXT_LANDING_DIR or a nixt.toml in the working
-    directory or above it.
+    NIXT_DATA_DIR, NIXT_REPORTS_DIR and NIXT_LANDING_DIR, or a nixt.toml in the working directory or above it, say where
+    data is stored. Exit codes: 0 success, 1 findings at or above --fail-on, 2 a usage or input error, 70 a bug in nixt,
+    130 interrupted.
     """
     show_log_inertly()
     warn_once.cache_clear()

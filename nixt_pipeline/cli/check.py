@@ -1,4 +1,4 @@
-"""`nixt check`: whether the store is what was written, and rebuilding what is not."""
+"""`nixt check`: verify the store against its manifests and rebuild what is damaged."""
 
 import click
 
@@ -19,12 +19,12 @@ from nixt_pipeline.store.manifest import published_runs
 @format_option("text", "csv", "json")
 @click.pass_context
 def check(context: click.Context, runs: tuple[str, ...], repair: bool, output_format: str) -> None:
-    """Compare every file of the given runs, or of all, with the size and hash that were noted when it was written.
+    """Verify the size and hash of every stored file of the given runs, or of all runs.
 
-    Text names what is damaged; csv and json have a row for each file. Files that an earlier version wrote have no hash:
-    these are `readable` at best.
+    text lists what is damaged; csv and json have a row per file. Files written by earlier versions have no hash and are
+    at best `readable`.
 
-    Exit code 0: nothing is damaged, or all of it was repaired; 2: something is damaged.
+    Exit codes: 0 nothing is damaged or everything was repaired, 2 something is damaged.
     """
     settings: Settings = context.obj
     with input_errors():
@@ -42,15 +42,15 @@ def check(context: click.Context, runs: tuple[str, ...], repair: bool, output_fo
 
 
 def _renew_catalog(settings: Settings) -> None:
-    """Make the views for other programs again. Who may not write them can check all the same."""
+    """Rebuild the views for other programs. Without permission to write them, checking still works."""
     try:
         publish_catalog(settings)
     except StorageError as error:
-        say(f"the catalog stays as it was: {error}")
+        say(f"catalog not updated: {error}")
 
 
 def _checked(run: str, settings: Settings, repair: bool) -> list[Checked]:
-    """The files of a run; with `repair`, after what could be repaired. One run that cannot keeps no other from it."""
+    """The files of a run; with `repair`, after repairing what can be. A run that cannot be repaired stops no other."""
     found = check_run(run, settings)
     if not repair or all(checked.state != "damaged" for checked in found):
         return found
@@ -64,7 +64,7 @@ def _checked(run: str, settings: Settings, repair: bool) -> list[Checked]:
 
 
 def _decisions(settings: Settings) -> list[Checked]:
-    """The one file that is not computed from logs: what people decided about baselines."""
+    """The one file that is not computed from logs: decisions about baselines."""
     path = decisions_path(settings)
     try:
         read_decisions(settings)
@@ -85,4 +85,4 @@ def _print_text(found: list[Checked]) -> None:
             click.echo(visible(f"  {checked.path}: {checked.problem}"))
     remedies = sorted({checked.run for checked in found if checked.state == "damaged" and checked.run})
     if remedies:
-        say(f"nixt check {' '.join(remedies)} --repair rebuilds them")
+        say(f"to rebuild: nixt check {' '.join(remedies)} --repair")

@@ -1,4 +1,4 @@
-"""Commands about several runs: list them, compare them."""
+"""Commands for many runs: list them, compare them, find bad hosts, free space."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -40,27 +40,29 @@ _HOST_COLUMNS = (
 @click.option("--model", help="Only runs of this model (run.json).")
 @click.option("--tag", help="Only runs with this tag (run.json).")
 @click.option("--host", help="Only runs on this host.")
-@click.option("--verdict", type=click.Choice(["findings", "none-found", "not-assessable"]), help="Only these.")
-@click.option("--since", metavar="DATE", help="Only runs that began then or later (UTC).")
-@click.option("--before", metavar="DATE", help="Only runs that began before then (UTC).")
+@click.option(
+    "--verdict", type=click.Choice(["findings", "none-found", "not-assessable"]), help="Only runs with this verdict."
+)
+@click.option("--since", metavar="DATE", help="Only runs that started on or after DATE (UTC).")
+@click.option("--before", metavar="DATE", help="Only runs that started before DATE (UTC).")
 @click.option(
     "--sort",
     type=click.Choice(_SORTABLE),
     default="first_dump_us",
     metavar="COLUMN",
     show_default=True,
-    help="Sort by any column of the run catalog.",
+    help="Column of the run catalog to sort by.",
 )
 @click.option("--descending/--ascending", default=True, show_default=True)
-@click.option("--limit", type=click.IntRange(1), help="Show so many.")
+@click.option("--limit", type=click.IntRange(1), help="Show at most this many runs.")
 @format_option("text", "csv", "json")
 @click.pass_obj
 def runs(
     settings: Settings, /, output_format: str, sort: str, descending: bool, limit: int | None, **wanted: str | None
 ) -> None:
-    """List the runs in the store, the newest first.
+    """List the stored runs, newest first.
 
-    The table shows the most important columns; csv and json have all of them.
+    text shows the most important columns; csv and json have all of them.
     """
     with input_errors():
         rows = [row for row in current_run_catalog(settings).table.to_pylist() if _is_wanted(row, wanted)]
@@ -80,7 +82,7 @@ def _tell_what_holds_no_record(settings: Settings) -> None:
     for run in (run for run, records in known.items() if not records):
         say(f"{run}: {unread.first_words(read_manifest(settings, run))}")
     for name, reason in not_taken_up(settings, known).items():
-        say(f"{name}: not taken up: {reason}")
+        say(f"{name}: not processed: {reason}")
 
 
 def _is_wanted(row: dict[str, Any], wanted: dict[str, str | None]) -> bool:
@@ -126,29 +128,30 @@ _COMPARISON_FORMS: dict[str, Callable[[Comparison, Settings], str]] = {
 
 @click.command()
 @click.argument("runs", metavar="[A] B", nargs=-1, required=True)
-@click.option("--baseline", metavar="TAG", help="Compare with the runs that have this tag, instead of A.")
+@click.option("--baseline", metavar="TAG", help="Compare B with the runs that have this tag.")
 @format_option("text", "json", "markdown", "html")
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
     default="regressed",
     show_default=True,
-    help="Exit with 1 at this verdict, or one before it in the list.",
+    help="Exit with 1 at this verdict or a worse one (listed worst first).",
 )
 @click.pass_context
 def compare(
     context: click.Context, runs: tuple[str, ...], baseline: str | None, output_format: str, fail_on: Change
 ) -> None:
-    """Say whether B became slower than A, and by how much.
+    """Test whether B is slower than A, and by how much.
 
-    A and B are runs: an id, a pattern ("nightly-*"), tag:T, model:M, since:DATE, before:DATE, or several of these
-    separated by commas. With four runs or more on each side a change of 5 % is told from chance; one run on each side
-    gives a suspicion. Without A, B is compared with the baseline of its workload, or with an earlier run of the same
-    work. With --format html a page is written, and its path printed.
+    A and B select runs: an id, a pattern ("nightly-*"), tag:T, model:M, since:DATE, before:DATE, or several of these
+    separated by commas. Four or more runs per side can separate a change of 5 % from noise; one run per side can only
+    raise a suspicion. Without A, B is compared with the baseline of its workload, or with an earlier run of the same
+    workload. --format html writes a page and prints its path.
 
-    Slower on other hosts is a verdict of its own: what findings of B explain of it is said, and how to tell the rest.
+    "slower-other-hosts" is a separate verdict: it says how much of the slowdown the findings of B explain, and how to
+    settle the rest.
 
-    Exit code 0: not regressed; 1: regressed (see --fail-on); 2: wrong usage or input.
+    Exit codes: 0 not regressed, 1 regressed (see --fail-on), 2 a usage or input error.
     """
     settings: Settings = context.obj
     if len(runs) > 2 or (baseline and len(runs) != 1):
@@ -164,20 +167,20 @@ def compare(
 @click.command()
 @click.option("--pin", metavar="RUN", help="Make RUN a baseline, whatever the rules say.")
 @click.option("--reject", metavar="RUN", help="Never use RUN as a baseline.")
-@click.option("--reset", metavar="RUN", help="Leave RUN to the rules again.")
-@click.option("--reason", default="", help="Why; kept with the decision.")
+@click.option("--reset", metavar="RUN", help="Undo --pin or --reject: let the rules decide again.")
+@click.option("--reason", default="", help="Why; stored with the decision.")
 @format_option("text", "csv", "json")
 @click.pass_obj
 def baselines(
     settings: Settings, pin: str | None, reject: str | None, reset: str | None, reason: str, output_format: str
 ) -> None:
-    """List which runs are fit to be compared with, and why others are not; pin or reject one.
+    """List the runs that new ones are compared with, and why others are not used; pin or reject runs.
 
-    Runs with the same workload do the same work. A new run is compared with the baseline of its workload by itself.
+    A new run is compared automatically with the baseline of its workload.
     """
     given = [(run, kind) for run, kind in ((pin, "pinned"), (reject, "rejected"), (reset, None)) if run]
     if len(given) > 1:
-        raise click.UsageError("give one of --pin, --reject and --reset")
+        raise click.UsageError("give only one of --pin, --reject and --reset")
     with input_errors():
         for run, kind in given:
             read_manifest(settings, run)
@@ -191,16 +194,15 @@ def baselines(
 
 
 @click.command()
-@click.option("--all", "all_hosts", is_flag=True, help="List every host, not only the suspects.")
+@click.option("--all", "all_hosts", is_flag=True, help="List all hosts, not only the suspects.")
 @format_option("text", "csv", "json")
 @click.pass_obj
 def hosts(settings: Settings, all_hosts: bool, output_format: str) -> None:
-    """List the hosts to drain: named by findings in more runs than chance explains, and lately.
+    """List the hosts to drain: flagged in more runs than chance would explain, and recently.
 
-    A host that runs in many jobs is named more often by that alone, which is allowed for. The table is sorted by what
-    others lost; csv and json have all columns. Names that are no machines' (of pods and containers) are never to be
-    drained: they are listed with a caution when they are named too often, and docs/comparison.md says how a run can say
-    which nodes they were.
+    How many jobs a host ran in is taken into account. Hosts are sorted by the time they cost other ranks; csv and json
+    have all columns. Names of pods and containers are not machines to drain: if flagged too often, they are listed with
+    a caution. docs/comparison.md explains how to map them to nodes.
     """
     with input_errors():
         table = current_host_health(settings, current_run_catalog(settings).table.to_pylist())
@@ -214,26 +216,24 @@ def hosts(settings: Settings, all_hosts: bool, output_format: str) -> None:
         for row in cautioned:
             click.echo(
                 visible_lines(
-                    f"caution: {row['hostname']} is named in {row['named']} of {row['runs']} runs, but is no machine to"
-                    f" drain: {row['caution']}. Say in run.json which nodes they were (host_nodes), or set "
+                    f"caution: {row['hostname']} is flagged in {row['named']} of {row['runs']} runs, but is not a"
+                    f" machine to drain: {row['caution']}. Map it to its nodes in run.json (host_nodes), or set "
                     "NIXT_HOSTS_ARE_MACHINES=yes."
                 )
             )
 
 
 @click.command()
-@click.option(
-    "--apply/--dry-run", "confirmed", default=False, show_default=True, help="Drop events, or only say which."
-)
-@click.option("--days", type=click.FloatRange(0), help="Instead of NIXT_RETENTION_DAYS.")
-@click.option("--bytes", "size", type=click.IntRange(0), help="Instead of NIXT_RETENTION_BYTES.")
+@click.option("--apply/--dry-run", "confirmed", default=False, show_default=True, help="Drop events, or list them.")
+@click.option("--days", type=click.FloatRange(0), help="Overrides NIXT_RETENTION_DAYS.")
+@click.option("--bytes", "size", type=click.IntRange(0), help="Overrides NIXT_RETENTION_BYTES.")
 @format_option("text", "csv", "json")
 @click.pass_obj
 def retention(settings: Settings, confirmed: bool, days: float | None, size: int | None, output_format: str) -> None:
-    """Drop the raw events of old runs; say which with --dry-run, which is the default.
+    """List the runs whose raw events the retention policy would drop; with --apply, drop them.
 
-    Results, reports and the logs themselves are never removed: such runs stay in `nixt runs` and can be compared. Runs
-    that are baselines or have urgent findings keep their events (NIXT_RETENTION_KEEP).
+    Results, reports and the logs themselves are never removed: such runs remain in `nixt runs` and can be compared.
+    Baselines and runs with a P0 or P1 finding keep their events (NIXT_RETENTION_KEEP).
     """
     policy = Policy(
         settings.retention_days if days is None else days,

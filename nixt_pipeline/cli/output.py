@@ -45,8 +45,8 @@ class Commands(click.Group):
     """A group of commands whose exit codes keep apart what the user can fix, what was interrupted, and defects."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. What nothing foresaw is a defect of this program: it ends with a traceback for the report
-        of the bug, and never with the code that means findings."""
+        """Run the command. An unexpected error is a bug in nixt: the command ends with a traceback to report, and never
+        with the exit code that means findings."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -58,17 +58,17 @@ class Commands(click.Group):
             vars(error)["message"] = visible_lines(error.message)
             raise
         except (KeyboardInterrupt, click.Abort):
-            say("Interrupted; what is complete is kept, start again to go on.")
+            say("Interrupted. Completed work is kept; run the command again to continue.")
             ctx.exit(EXIT_INTERRUPTED)
         except BrokenPipeError:
-            # Who reads has read enough (head). Python would complain again when it flushes at its end.
+            # The reader has seen enough (head). Python would complain again when it flushes at exit.
             sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
             ctx.exit(EXIT_BROKEN_PIPE)
         except Exception as error:
             say(traceback.format_exc())
             say(
-                f"This is a defect of nixt_pipeline, not of your input: {type(error).__name__}. Please report it with"
-                " the lines above."
+                f"This is a bug in nixt_pipeline, not in your input: {type(error).__name__}. Please report it with the"
+                " lines above."
             )
             ctx.exit(EXIT_DEFECT)
 
@@ -90,7 +90,7 @@ def input_errors() -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Tell something on standard error: progress, warnings, what failed."""
+    """Print to standard error: progress, warnings, failures."""
     click.echo(visible_lines(text), err=True)
 
 

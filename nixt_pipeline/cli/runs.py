@@ -1,4 +1,4 @@
-"""Commands about one run: ingest its logs, diagnose it, report on it, ask it with SQL; and a synthetic one."""
+"""Commands for one run: ingest its logs, diagnose it, report on it, query it with SQL; and a synthetic job."""
 
 import re
 from pathlib import Path
@@ -9,6 +9,7 @@ import duckdb
 from nixt_pipeline import api
 from nixt_pipeline.cli.output import InputError, format_option, input_errors, print_rows, say
 from nixt_pipeline.cli.progress import progress
+from nixt_pipeline.demo import DEMO_JOBS, write_demo_job
 from nixt_pipeline.diagnosis.findings import SEVERITIES, Severity
 from nixt_pipeline.diagnosis.text import as_markdown, as_text
 from nixt_pipeline.errors import StorageError
@@ -21,18 +22,18 @@ from nixt_pipeline.store.fan_out import IngestError
 from nixt_pipeline.store.files import explained
 from nixt_pipeline.store.manifest import read_manifest
 
-# Files that were left alone and are named after an ingest.
+# Ignored files that are listed after an ingest.
 _SHOWN_FILES = 10
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.command()
 @click.argument("directory", type=DIRECTORY)
-@click.option("--run", help="Name of the run; by default the directory's name.")
+@click.option("--run", help="Name of the run  [default: the directory's name]")
 @format_option("text", "json")
 @click.pass_obj
 def ingest(settings: Settings, directory: Path, run: str | None, output_format: str) -> None:
-    """Read the dump directory of one job into the store. Unchanged files are not read again."""
+    """Validate and store the logs of one job. Files that have not changed since the last ingest are skipped."""
     with input_errors():
         summary = ingest_directory(directory, run, settings)
         nothing = None if summary.records["stored"] else unread.no_records(summary.run, settings)
@@ -43,39 +44,39 @@ def ingest(settings: Settings, directory: Path, run: str | None, output_format: 
     for line in left_alone[:_SHOWN_FILES]:
         say(line)
     if len(left_alone) > _SHOWN_FILES:
-        say(f"and {len(left_alone) - _SHOWN_FILES:,} more, in the table files")
+        say(f"and {len(left_alone) - _SHOWN_FILES:,} more; the table files lists them all")
 
 
 @click.command()
 @click.argument("directory", type=DIRECTORY)
-@click.option("--share", required=True, metavar="I/N", help="Which of N shares, counted from 0, for example 3/16.")
-@click.option("--run", help="Name of the run; by default the directory's name.")
+@click.option("--share", required=True, metavar="I/N", help="Shard I of N, counted from 0, for example 3/16.")
+@click.option("--run", help="Name of the run  [default: the directory's name]")
 @click.pass_obj
 def decode(settings: Settings, directory: Path, share: str, run: str | None) -> None:
-    """Decode one share of a run's logs, where many machines see the same directories.
+    """Decode one shard of a run's logs, to spread a very large run over machines that share a file system.
 
-    In a job array: nixt decode DIRECTORY --share $SLURM_ARRAY_TASK_ID/16; then nixt ingest DIRECTORY, which takes what
-    has been decoded and does the rest.
+    In a job array: nixt decode DIRECTORY --share $SLURM_ARRAY_TASK_ID/16. Then nixt ingest DIRECTORY, which picks up
+    the decoded shards and does the rest.
     """
     match = re.fullmatch(r"(\d+)/(\d+)", share)
     if not match or int(match[1]) >= int(match[2]):
-        raise click.BadOptionUsage("share", f"--share is I/N with I from 0 to N - 1, for example 3/16; not {share!r}")
+        raise click.BadOptionUsage(
+            "share", f"--share takes I/N with I from 0 to N - 1, for example 3/16, not {share!r}"
+        )
     with input_errors():
         n_bytes = api.decode_share(directory, settings, int(match[1]), int(match[2]), run)
-    click.echo(visible(f"share {share} of {directory}: {format_bytes(n_bytes)} of logs are decoded"))
+    click.echo(visible(f"shard {share} of {directory}: decoded {format_bytes(n_bytes)} of logs"))
 
 
 @click.command()
 @click.argument("run_or_directory", metavar="RUN|DIRECTORY")
 @format_option("html", "pdf", "markdown")
-@click.option(
-    "--open", "open_browser", is_flag=True, help="Open the report in the browser, or whatever opens its kind."
-)
+@click.option("--open", "open_browser", is_flag=True, help="Open the report in the default application.")
 @click.pass_obj
 def report(settings: Settings, run_or_directory: str, output_format: api.ReportFormat, open_browser: bool) -> None:
-    """Analyse a run and write its HTML report; a dump directory is ingested first. Prints the report's path.
+    """Analyse a run, write its report and print the report's path. A dump directory is ingested first.
 
-    A PDF is printed by Chromium or Chrome; md is a page of Markdown with the findings, for a ticket.
+    html is the full report. pdf needs Chromium or Chrome. markdown is one page with the findings, for a ticket.
     """
     with input_errors():
         run = run_with_records(run_or_directory, settings)
@@ -84,7 +85,7 @@ def report(settings: Settings, run_or_directory: str, output_format: api.ReportF
         except StorageError as error:
             if output_format != "markdown":
                 raise
-            say(f"{error}. Here is the report instead:")
+            say(f"{error}. Printing the report instead:")
             click.echo(api.markdown_report(run, settings))
             return
     click.echo(path)
@@ -95,12 +96,13 @@ def report(settings: Settings, run_or_directory: str, output_format: api.ReportF
 @click.command()
 @click.argument("run_or_directory", metavar="RUN|DIRECTORY")
 @format_option("text", "json", "markdown")
-@click.option("--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 when a finding is at least this urgent.")
+@click.option("--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 if a finding is at least this severe.")
 @click.pass_context
 def diagnose(context: click.Context, run_or_directory: str, output_format: str, fail_on: Severity | None) -> None:
-    """Say who was late, whose transfers were slow, who hung, and how sure that is.
+    """Find stragglers, slow links and hangs, with evidence and a severity for each.
 
-    A dump directory is ingested first. "Nothing found" and "not assessable" are different answers.
+    A dump directory is ingested first. "not assessable" means that too little was recorded to tell; it does not mean
+    healthy.
     """
     settings: Settings = context.obj
     with input_errors():
@@ -113,14 +115,14 @@ def diagnose(context: click.Context, run_or_directory: str, output_format: str, 
 
 @click.command()
 @click.argument("query")
-@click.option("--run", help="Show one run only; by default the tables hold all runs.")
+@click.option("--run", help="Query one run  [default: all runs]")
 @format_option("text", "csv", "json")
 @click.pass_obj
 def sql(settings: Settings, query: str, run: str | None, output_format: str) -> None:
-    """Ask the store with SQL, for example: nixt sql "SELECT coll, count(*) FROM events GROUP BY coll".
+    """Query the store with SQL, for example: nixt sql "SELECT coll, count(*) FROM events GROUP BY coll".
 
     Tables: events, collectives, p2p, cells, kernel_times, communicators, processes, hosts, membership, files, rejects,
-    channels, auxiliary, and one for each analysis (hot_kernels, ...). Works while anything else reads or writes the
+    channels, auxiliary, and one per analysis (hot_kernels, ...). Safe to run while other processes read or write the
     store.
     """
     with input_errors():
@@ -132,36 +134,43 @@ def sql(settings: Settings, query: str, run: str | None, output_format: str) -> 
         except (duckdb.ProgrammingError, duckdb.DataError) as error:
             raise InputError(str(error)) from error
         except duckdb.Error as error:
-            raise InputError(f"{error}; `nixt check` says whether a file is damaged") from error
+            raise InputError(f"{error}; run `nixt check` to find damaged files") from error
 
 
 @click.command()
-@click.option("--seed", default=0, show_default=True, help="Another number makes another job.")
+@click.option(
+    "--job", type=click.Choice(tuple(DEMO_JOBS)), default="straggler", show_default=True, help="What is wrong with it."
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the simulation; the same seed gives the same logs.")
 @click.pass_obj
-def demo(settings: Settings, seed: int) -> None:
-    """Write a synthetic job with one late host into the landing directory, ingest it, and write its report."""
-    from nixt_pipeline.demo import write_demo_job
+def demo(settings: Settings, job: str, seed: int) -> None:
+    """Write the logs of a synthetic job to the landing directory, ingest them and write the report.
 
-    directory = settings.landing_dir / f"nccl-inspector-demo-{seed}"
+    The job has 4 hosts with 8 GPUs each. The run is called nccl-inspector-demo-SEED, or nccl-inspector-demo-JOB-SEED
+    unless the job is straggler.
+    """
+    suffix = f"{seed}" if job == "straggler" else f"{job}-{seed}"
+    directory = settings.landing_dir / f"nccl-inspector-demo-{suffix}"
     with input_errors():
         marker = directory / settings.finished_markers[0]
         with explained(marker):
-            job = write_demo_job(directory, seed=seed)
+            written = write_demo_job(directory, seed=seed, **DEMO_JOBS[job])
             marker.touch()
-        say(f"Wrote {job.records:,} records of {len(job.hosts)} hosts to {directory}. {job.fault}")
+        say(f"Wrote {written.records:,} records of {len(written.hosts)} hosts to {directory}")
+        say(f"Planted fault: {written.fault or 'none'}")
         run = ingest_directory(directory, None, settings).run
         click.echo(analyse_and_report(run, settings))
 
 
 def ingest_directory(directory: Path, run: str | None, settings: Settings) -> IngestSummary:
-    """Ingest a dump directory, showing how far it has come. Raises `IngestError`."""
+    """Ingest a dump directory and show progress. Raises `IngestError`."""
     with progress("Reading logs") as advance:
         return api.ingest_run(directory, settings, run, lambda done, total: advance(done, total, ""))
 
 
 def run_with_records(run_or_directory: str, settings: Settings) -> str:
-    """The run that an argument means; a dump directory is ingested first, or where nothing can be stored, taken as it
-    was stored. Raises `InputError` when there is neither, or no record in it."""
+    """The run that an argument names. A dump directory is ingested first; if nothing can be written, its stored run is
+    used. Raises `InputError` if there is neither, or if it has no records."""
     directory = Path(run_or_directory)
     if directory.is_dir():
         try:
@@ -172,7 +181,7 @@ def run_with_records(run_or_directory: str, settings: Settings) -> str:
                 raise
             run = stored
     elif "/" in run_or_directory:
-        raise InputError(f"no such directory, and no run of that name: {visible(run_or_directory)}")
+        raise InputError(f"no directory and no run of that name: {visible(run_or_directory)}")
     else:
         run = run_or_directory
     if not read_manifest(settings, run).records["stored"]:
@@ -181,7 +190,7 @@ def run_with_records(run_or_directory: str, settings: Settings) -> str:
 
 
 def analyse_and_report(run: str, settings: Settings, output_format: api.ReportFormat = "html") -> Path:
-    """Analyse an ingested run and write its report, showing how far it has come; returns the report's path."""
+    """Analyse an ingested run, show progress and write its report; returns the report's path."""
     with progress("Analysing") as advance:
         api.renew_analyses(run, settings, advance)
     return api.report_run(run, settings, output_format)
@@ -194,15 +203,15 @@ def _describe(summary: IngestSummary) -> str:
         f" ({records['collective']:,} collectives, {records['p2p']:,} P2P)",
         "files: " + (", ".join(f"{count:,} {name}" for name, count in files.items()) or "none"),
         f"bytes: {format_bytes(summary.bytes['read'])} read,"
-        f" of them {format_bytes(summary.bytes['stored'])} in stored records",
+        f" {format_bytes(summary.bytes['stored'])} of them in stored records",
     ]
     odd = {
         "duplicate records": records["duplicate"],
         "rejected lines": summary.rejected_lines,
         "foreign lines": summary.foreign_lines,
-        "records lost by the plugin itself": summary.dropped_by_plugin,
+        "records dropped by the plugin, by its own count": summary.dropped_by_plugin,
     }
     lines += [f"{count:,} {name}" for name, count in odd.items() if count]
     if summary.incarnations > 1:
-        lines.append(f"the directory holds {summary.incarnations} launches; they are kept apart (column incarnation)")
+        lines.append(f"the directory holds {summary.incarnations} launches, stored separately (column incarnation)")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`nixt watch`: picking up finished jobs without Dagster."""
+"""`nixt watch`: processing finished jobs without Dagster."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ _STATE = "watched.json"
 
 @dataclass(frozen=True)
 class Look:
-    """What one look came to: the runs dealt with, those that failed and why, and those that wait and for what."""
+    """The result of one look: the runs processed, those that failed and why, and those that wait and for what."""
 
     done: tuple[str, ...]
     failed: Mapping[str, str]
@@ -40,7 +40,7 @@ def look(settings: Settings, take_up: Callable[[RunDirectory], None], given_up: 
     `LandingError` when the landing directory cannot be listed.
     """
     path = settings.data_dir / _STATE
-    known = read_json(path, lambda content: dict(content.items()), "every finished run is looked at again") or {}
+    known = read_json(path, lambda content: dict(content.items()), "every finished run is processed again") or {}
     directories, skipped = find_runs(
         settings.landing_dir, settings.finished_markers, follow_links=settings.follow_links
     )
@@ -58,7 +58,7 @@ def look(settings: Settings, take_up: Callable[[RunDirectory], None], given_up: 
         try:
             take_up(directory)
         except Exception as error:
-            # What is not foreseen is a defect, which somebody must be able to find; the other runs go on.
+            # An unexpected error is a bug, so its traceback is logged; the other runs go on.
             log.info("run %s failed", directory.run, exc_info=True)
             given_up[directory.run] = directory.fingerprint
             failed[directory.run] = f"{type(error).__name__}: {error}"
@@ -71,12 +71,12 @@ def look(settings: Settings, take_up: Callable[[RunDirectory], None], given_up: 
 
 @click.command()
 @click.argument("directory", type=DIRECTORY, required=False)
-@click.option("--once", is_flag=True, help="Look once and stop, for cron; exit code 2 when a run failed.")
+@click.option("--once", is_flag=True, help="Check once and exit, for cron; exit code 2 if a run failed.")
 @click.pass_context
 def watch(context: click.Context, directory: Path | None, once: bool) -> None:
-    """Ingest, analyse and report the finished runs below DIRECTORY as they appear, without Dagster, until stopped.
+    """Process finished runs below DIRECTORY as they appear, without Dagster, until stopped: ingest, analyse, report.
 
-    By default DIRECTORY is the landing directory. Use this or `nixt ui`, not both.
+    DIRECTORY defaults to the landing directory. Use either this or `nixt ui`, not both.
     """
     settings: Settings = context.obj
     if directory is not None:

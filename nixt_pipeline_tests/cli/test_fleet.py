@@ -128,7 +128,7 @@ def test_names_of_pods_are_listed_with_a_caution_and_not_to_be_drained() -> None
     for number in range(5):
         write_run(Job(f"job-{number}", float(number), pods.hosts), pods, load_settings())
     table = nixt("hosts").stdout
-    assert "caution: trainer-1 is named in 5 of 5 runs, but is no machine to drain" in table
+    assert "caution: trainer-1 is flagged in 5 of 5 runs, but is not a machine to drain" in table
     assert "host_nodes" in table
     (row,) = json.loads(nixt("hosts", "--format", "json").stdout)
     assert (row["hostname"], row["suspect"], row["caution"][:8]) == ("trainer-1", False, "each job")

@@ -39,7 +39,7 @@ def test_shares_of_a_job_array_are_decoded_before_the_ingest(dump: Path) -> None
     for share in ("0/2", "1/2"):
         result = nixt("decode", str(dump), "--share", share)
         assert result.exit_code == 0
-        assert f"share {share} of {dump}:" in result.output
+        assert f"shard {share} of {dump}:" in result.output
     assert "3 records" in nixt("ingest", str(dump)).output
 
 
@@ -73,7 +73,7 @@ def test_neither_a_directory_nor_a_run_and_a_run_without_a_record_are_input_erro
     unknown = nixt(command, "nosuch")
     assert f"no run 'nosuch' in data; known runs: {', '.join(sorted(listed))}" in unknown.output
     path, empty = nixt(command, "some/path/nope"), nixt(command, "empty")
-    assert "no such directory, and no run of that name: some/path/nope" in path.output
+    assert "no directory and no run of that name: some/path/nope" in path.output
     assert "no Inspector record in" in empty.output
     assert [result.exit_code for result in (unknown, path, empty)] == [2, 2, 2]
 
