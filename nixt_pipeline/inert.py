@@ -34,6 +34,15 @@ def _escaped(char: str) -> str:
     return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
 
 
+def shorten(text: str, limit: int) -> str:
+    """`visible(text)` cut in the middle to at most `limit` characters, because names differ most at their ends."""
+    text = visible(text)
+    if len(text) <= limit:
+        return text
+    head = (limit - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (limit - 1 - head) :]}"
+
+
 def visible_lines(text: str) -> str:
     """`visible` for a text of several lines."""
     return "\n".join(map(visible, text.split("\n")))

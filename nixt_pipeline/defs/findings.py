@@ -15,7 +15,6 @@ from nixt_pipeline.diagnosis.results import (
     findings_table,
     json_path,
     materialise_findings,
-    stored_diagnosis,
 )
 from nixt_pipeline.diagnosis.text import as_markdown
 from nixt_pipeline.fleet.regression import with_regression
@@ -23,6 +22,7 @@ from nixt_pipeline.quality.findings import FINDING_RULES, judge_findings
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
+from nixt_pipeline.store.reading import read_json
 
 _PREVIEW = ("severity", "kind", "level", "hosts", "ambiguous", "onset_us", "cost_share", "lost_rank_seconds")
 
@@ -57,7 +57,7 @@ def findings(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
             **flat_numbers(
                 {
                     "urgent": len(diagnosis.at_least("P1")),
-                    **{name: value for name, value in diagnosis.coverage.to_json().items() if value is not None},
+                    **{name: value for name, value in diagnosis.to_json()["coverage"].items() if value is not None},
                 }
             ),
         },
@@ -65,10 +65,11 @@ def findings(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
 
 
 def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
-    diagnosis = stored_diagnosis(run, settings)
-    if diagnosis is None:
-        raise FileNotFoundError(f"run {run} has no {json_path(settings, run)}; materialise {NAME} again")
-    yield from judge_findings(diagnosis)
+    path = json_path(settings, run)
+    content = read_json(path, dict, f"materialise {NAME} again")
+    if content is None:
+        raise FileNotFoundError(f"run {run} has no {path}; materialise {NAME} again")
+    yield from judge_findings(content)
 
 
 findings_checks = run_checks(NAME, FINDING_RULES, _judge)

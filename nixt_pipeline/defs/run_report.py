@@ -13,7 +13,6 @@ from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.inspector.taxonomy import RUN
 from nixt_pipeline.quality.reports import REPORT_RULES, judge_report
 from nixt_pipeline.quality.verdicts import Verdict
-from nixt_pipeline.reporting.diagnosis import where
 from nixt_pipeline.reporting.report import render_run_report
 from nixt_pipeline.settings import Settings
 
@@ -35,7 +34,7 @@ def run_report(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
     settings, run = nixt.load(), context.partition_key
     path = render_run_report(run, settings)
     report = json.loads((path.parent / "report.json").read_text(encoding="utf-8"))
-    findings = [{**finding, "where": where(finding), **finding["effect"]} for finding in report["findings"]]
+    findings = [{**finding, **finding["effect"]} for finding in report["findings"]]
     shown = ("severity", "kind", "where", "cost_share", "lost_rank_seconds")
     return dg.MaterializeResult(
         metadata={

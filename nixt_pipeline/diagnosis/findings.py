@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainSerializer, TypeAdapter
 
 from nixt_pipeline.settings import Thresholds
 
@@ -20,25 +22,28 @@ Verdict = Literal["findings", "none-found", "not-assessable"]
 SEVERITIES: tuple[Severity, ...] = ("P0", "P1", "P2", "info")
 
 
+def _rounded(digits: int) -> PlainSerializer:
+    return PlainSerializer(lambda value: None if value is None else round(value, digits))
+
+
+# Written with as many digits as they are good for.
+_Share = Annotated[float | None, _rounded(4)]
+_Times = Annotated[float | None, _rounded(3)]
+# For the diagnosis itself only.
+_Unwritten = Field(exclude=True)
+
+
 @dataclass(frozen=True)
 class Effect:
     """What it costs. `cost_share`: share of the time since the onset that others stood still for it; `slowdown`: time
     against the reference (1.6 = 60 % longer); `lost_rank_seconds`: summed over all who waited. None: not measurable."""
 
-    cost_share: float | None = None
-    slowdown: float | None = None
-    lost_rank_seconds: float | None = None
-
-    def to_json(self) -> dict[str, float | None]:
-        """The three numbers, rounded to what they are good for."""
-        return {
-            "cost_share": _rounded(self.cost_share, 4),
-            "slowdown": _rounded(self.slowdown, 3),
-            "lost_rank_seconds": _rounded(self.lost_rank_seconds, 3),
-        }
+    cost_share: _Share = None
+    slowdown: _Times = None
+    lost_rank_seconds: _Times = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """One thing that is wrong.
 
@@ -52,39 +57,25 @@ class Finding:
     kind: Kind
     severity: Severity
     level: Level
-    evidence: str
-    counter_evidence: str
-    next_step: str
     hosts: tuple[str, ...] = ()
     processes: tuple[str, ...] = ()
-    communicators: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
+    communicators: tuple[str, ...] = ()
     ambiguous: bool = False
     onset_us: int | None = None
     until_us: int | None = None
     effect: Effect = field(default_factory=Effect)
+    evidence: str
+    counter_evidence: str
+    next_step: str
     place: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The finding as in the contract."""
-        return {
-            "kind": self.kind,
-            "severity": self.severity,
-            "level": self.level,
-            "hosts": list(self.hosts),
-            "processes": list(self.processes),
-            "ranks": list(self.ranks),
-            "communicators": list(self.communicators),
-            "ambiguous": self.ambiguous,
-            "onset_us": self.onset_us,
-            "until_us": self.until_us,
-            "effect": self.effect.to_json(),
-            "evidence": self.evidence,
-            "counter_evidence": self.counter_evidence,
-            "next_step": self.next_step,
-            **({"place": self.place} if self.place else {}),
-        }
+        """As in the contract."""
+        return dict(_FINDING.dump_python(self, mode="json"))
 
+
+_FINDING = TypeAdapter(Finding)
 
 # Why collectives of CUDA graphs are left out of comparisons, in words.
 REPLAYED = "repeat a sequence number (CUDA graphs), not equally often on all ranks"
@@ -107,16 +98,16 @@ class RunCoverage:
     ranks_seen: int
     ranks_expected: int
     records: int
-    complete_cells: float | None
+    complete_cells: _Share
     usable_collectives: int
-    capture_rate: float | None = None
-    lowest_capture_rate: float | None = None
-    gpu_timed: float | None = None
-    sized: float | None = None
+    capture_rate: _Share = None
+    lowest_capture_rate: _Share = None
+    gpu_timed: Annotated[float | None, _Unwritten] = None
+    sized: Annotated[float | None, _Unwritten] = None
     losses: dict[str, int] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
-    cut_files: int = 0
-    least_cost_share: float | None = None
+    cut_files: Annotated[int, _Unwritten] = 0
+    least_cost_share: _Share = None
     ranks_by_launch: tuple[int, ...] = ()
 
     @property
@@ -124,22 +115,6 @@ class RunCoverage:
         """The share of the collectives that repeat a sequence number and were left out for it."""
         seen = self.usable_collectives + sum(self.left_out.values())
         return self.left_out.get(REPLAYED, 0) / seen if seen else 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        """As in the contract."""
-        return {
-            "ranks_seen": self.ranks_seen,
-            "ranks_expected": self.ranks_expected,
-            "records": self.records,
-            "complete_cells": _rounded(self.complete_cells, 4),
-            "usable_collectives": self.usable_collectives,
-            "capture_rate": _rounded(self.capture_rate, 4),
-            "lowest_capture_rate": _rounded(self.lowest_capture_rate, 4),
-            "losses": dict(self.losses),
-            "left_out": dict(self.left_out),
-            "least_cost_share": _rounded(self.least_cost_share, 4),
-            "ranks_by_launch": list(self.ranks_by_launch),
-        }
 
 
 # Of a run whose records could not be counted.
@@ -159,14 +134,12 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         """The stable, versioned form."""
-        return {
-            "schema": SCHEMA,
-            "run": self.run,
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "coverage": self.coverage.to_json(),
-            "findings": [finding.to_json() for finding in self.findings],
-        }
+        return {"schema": SCHEMA, **_DIAGNOSIS.dump_python(self, mode="json")}
+
+    @classmethod
+    def from_json(cls, content: Any) -> "Diagnosis":
+        """The inverse of `to_json`, but for the digits that were rounded off. Raises `ValueError` for anything else."""
+        return _DIAGNOSIS.validate_python(content)
 
     @property
     def worst(self) -> Severity | None:
@@ -176,6 +149,9 @@ class Diagnosis:
     def at_least(self, severity: Severity) -> tuple[Finding, ...]:
         """The findings that are as urgent as `severity`, or more."""
         return tuple(f for f in self.findings if SEVERITIES.index(f.severity) <= SEVERITIES.index(severity))
+
+
+_DIAGNOSIS = TypeAdapter(Diagnosis)
 
 
 def severity_by_cost(cost_share: float, slowdown: float, p1_slowdown: float, limits: Thresholds) -> Severity:
@@ -209,7 +185,3 @@ def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
             ),
         )
     )
-
-
-def _rounded(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)

@@ -12,7 +12,7 @@ from nixt_pipeline.diagnosis.processes import Process, hosts_of, names_of
 from nixt_pipeline.diagnosis.replaced import Interruption
 from nixt_pipeline.diagnosis.sequel import Sequel
 from nixt_pipeline.diagnosis.stopped import Series, Stop, Track
-from nixt_pipeline.diagnosis.urgency import utc
+from nixt_pipeline.quantities import moment
 
 # Names in a sentence.
 _SHOWN = 8
@@ -175,7 +175,7 @@ def _at_most_p1(severity: Severity) -> Severity:
 def _went_on(finding: Finding, part: Part, sequel: Sequel) -> Finding:
     """Others went on without some of the processes, or all of them in new communicators."""
     where = f" in a communicator of {sequel.n_ranks}" if sequel.n_ranks else ""
-    at = "" if sequel.at_us == finding.onset_us else f" at {utc(sequel.at_us)}"
+    at = "" if sequel.at_us == finding.onset_us else f" at {moment(sequel.at_us)}"
     told = replace(finding, until_us=sequel.at_us)
     if not sequel.left:
         return replace(
@@ -269,8 +269,8 @@ def _restart(sequel: Sequel | None) -> str:
     if launch is None:
         return ""
     return (
-        f" The job was started again at {utc(launch.first_us)} ({launch.processes} processes) and went on until"
-        f" {utc(launch.last_us)}."
+        f" The job was started again at {moment(launch.first_us)} ({launch.processes} processes) and went on until"
+        f" {moment(launch.last_us)}."
     )
 
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -104,14 +103,6 @@ def store_findings(diagnosis: Diagnosis, settings: Settings) -> None:
         noting(settings, run, path)(temporary)
 
 
-def stored_diagnosis(run: str, settings: Settings) -> dict[str, Any] | None:
-    """The JSON of a run's diagnosis as an object; None when the run has not been diagnosed, or the file is damaged."""
-    return read_json(json_path(settings, run), _diagnosis, f"nixt diagnose {run} makes it again")
-
-
-def _diagnosis(content: dict[str, Any]) -> dict[str, Any]:
-    """`content` if it has what readers rely on. Raises `KeyError` or `TypeError` otherwise."""
-    content["verdict"], content["coverage"].keys()
-    for finding in content["findings"]:
-        finding["severity"], finding["kind"]
-    return content
+def stored_diagnosis(run: str, settings: Settings) -> Diagnosis | None:
+    """A run's diagnosis as it was stored; None when the run has not been diagnosed, or the file is damaged."""
+    return read_json(json_path(settings, run), Diagnosis.from_json, f"nixt diagnose {run} makes it again")

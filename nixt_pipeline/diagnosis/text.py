@@ -1,37 +1,40 @@
-"""A diagnosis in words, for a terminal in the middle of the night, and as Markdown for a ticket."""
+"""A diagnosis in words: for a terminal in the middle of the night, as Markdown for a ticket, and for the report."""
 
 import textwrap
-from collections.abc import Collection
 
-from nixt_pipeline.diagnosis.findings import SEVERITIES, Diagnosis, Finding
-from nixt_pipeline.diagnosis.urgency import URGENCY, consequence, utc
-from nixt_pipeline.inert import markdown, visible
+from nixt_pipeline.diagnosis.findings import Diagnosis, Finding
+from nixt_pipeline.diagnosis.urgency import URGENCY, consequence
+from nixt_pipeline.inert import markdown, shorten, visible
+from nixt_pipeline.quantities import count, duration, moment, number, percent, plural
 
 _WIDTH = 100
+# Names in a sentence, and characters of each: more than the longest name of a host without its domain (63), and a pid.
 _MANY = 8
+_NAME_CHARACTERS = 80
 
+# What a finding says of the place it names, for one and for several places.
 _TITLES = {
-    "late-arrival": "late: others wait for it",
-    "slow-transfer": "slow transfers",
-    "fabric-slow": "all transfers between hosts are slow",
-    "hang": "hang",
-    "unfinished-step": "ended in the middle of a step",
-    "process-silent": "its log ends before the job does",
-    "mismatch": "ranks disagree",
-    "regression": "slower than earlier runs of the same work",
-    "imbalance": "uneven work, nobody at fault",
-    "record-loss": "records are missing",
-    "capture-gap": "some processes were hardly recorded",
-    "clock-skew": "its clock is off",
-    "not-assessed": "could not be assessed",
+    "late-arrival": ("{} keeps others waiting", "{} keep others waiting"),
+    "slow-transfer": ("Slow transfers: {}",) * 2,
+    "fabric-slow": ("Slow network: {}",) * 2,
+    "hang": ("Hang: {}",) * 2,
+    "unfinished-step": ("Ended in the middle of a step: {}",) * 2,
+    "process-silent": ("Log ends early: {}", "Logs end early: {}"),
+    "mismatch": ("Ranks disagree: {}",) * 2,
+    "imbalance": ("Uneven work: {}",) * 2,
+    "record-loss": ("Records lost: {}",) * 2,
+    "clock-skew": ("Clocks differ: {}",) * 2,
+    "capture-gap": ("Gap in the log: {}",) * 2,
+    "regression": ("Slower than before: {}",) * 2,
+    "not-assessed": ("Could not be assessed: {}",) * 2,
 }
 
 
 def as_text(diagnosis: Diagnosis) -> str:
     """Plain text: what, where, since when, how bad, how sure, what to check next."""
-    lines = [visible(line) for line in (f"{diagnosis.run}: {verdict_line(diagnosis)}", *_basis(diagnosis))]
-    for number, finding in enumerate(diagnosis.findings, start=1):
-        lines += ["", visible(f"{number}. {finding.severity} ({URGENCY[finding.severity]})  {headline(finding)}")]
+    lines = [visible(line) for line in (f"{diagnosis.run}: {verdict_sentence(diagnosis)}", *_basis(diagnosis))]
+    for position, finding in enumerate(diagnosis.findings, start=1):
+        lines += ["", visible(f"{position}. {finding.severity} ({URGENCY[finding.severity]})  {title(finding)}")]
         for label, value in _parts(finding):
             lines += textwrap.wrap(
                 visible(value),
@@ -46,54 +49,77 @@ def as_text(diagnosis: Diagnosis) -> str:
 
 def as_markdown(diagnosis: Diagnosis) -> str:
     """The same as Markdown."""
-    lines = [f"# {markdown(diagnosis.run)}", "", markdown(verdict_line(diagnosis)), ""]
+    lines = [f"# {markdown(diagnosis.run)}", "", markdown(verdict_sentence(diagnosis)), ""]
     lines += map(markdown, _basis(diagnosis))
     for finding in diagnosis.findings:
-        lines += ["", f"## {finding.severity}: {markdown(headline(finding))}", ""]
+        lines += ["", f"## {finding.severity}: {markdown(title(finding))}", ""]
         lines += [f"- **{label}**: {markdown(value)}" for label, value in _parts(finding)]
     return "\n".join(lines)
 
 
-def verdict_line(diagnosis: Diagnosis) -> str:
-    """The verdict in a sentence."""
+def verdict_sentence(diagnosis: Diagnosis | None) -> str:
+    """The verdict in a sentence; None for a run that was not diagnosed. Findings that only inform make none."""
+    if diagnosis is None:
+        return "This run has not been diagnosed."
+    findings = diagnosis.findings
+    if diagnosis.verdict == "findings":
+        first = findings[0]
+        costs = f", costing {percent(first.effect.cost_share)} of the time" if first.effect.cost_share else ""
+        begun = f" since {moment(first.onset_us)}" if first.onset_us is not None else ""
+        more = f" {plural(len(findings) - 1, 'more finding')} below." if len(findings) > 1 else ""
+        return f"{title(first)}{costs}{begun}.{more}"
+    notes = f" {plural(len(findings), 'note')} for information below." if findings else ""
     if diagnosis.verdict == "not-assessable":
-        return f"NOT ASSESSABLE: {diagnosis.reason}. This says nothing about the job's health."
-    if diagnosis.verdict == "none-found":
-        share = diagnosis.coverage.least_cost_share
-        power = "" if share is None else f"; one that is late in half of it at a cost of {share:.0%} of the time would"
-        unjudged = f" But {diagnosis.reason}." if diagnosis.reason else ""
-        return f"nothing found. No host or process stands out in what was recorded{power}.{unjudged}"
-    counts = [(severity, len([f for f in diagnosis.findings if f.severity == severity])) for severity in SEVERITIES]
-    told = ", ".join(f"{number} {severity}" for severity, number in counts if number)
-    number = len(diagnosis.findings)
-    return f"{number} finding{'' if number == 1 else 's'} ({told}), the most urgent first"
+        return f"Not assessable: {visible(diagnosis.reason)}. This says nothing about the job's health.{notes}"
+    share = diagnosis.coverage.least_cost_share
+    power = "" if share is None else f"; one that is late in half of it at a cost of {percent(share)} of the time would"
+    unjudged = f" But {visible(diagnosis.reason)}." if diagnosis.reason else ""
+    return f"Nothing found: no host or process stands out in what was recorded{power}.{unjudged}{notes}"
 
 
-def headline(finding: Finding) -> str:
+def verdict_in_brief(diagnosis: Diagnosis | None) -> str | None:
+    """The verdict for a table of runs: the most urgent severity with what and where, `none found`, `not assessable`."""
+    if diagnosis is None:
+        return None
+    if diagnosis.verdict != "findings":
+        return diagnosis.verdict.replace("-", " ")
+    first, more = diagnosis.findings[0], len(diagnosis.findings) - 1
+    return f"{first.severity} {first.kind}: {where(first)}" + (f" (and {more} more)" if more else "")
+
+
+def title(finding: Finding) -> str:
     """What and where, in a line."""
-    what = _TITLES.get(finding.kind, finding.kind)
+    one, several = _TITLES[finding.kind]
     if finding.kind == "hang" and finding.until_us is not None:
-        what = "hang that is over"
-    return f"{where(finding)}: {what}" if where(finding) else what
+        one = several = "Hang that is over: {}"
+    text = (one if len(_named(finding)) == 1 or finding.ambiguous else several).format(where(finding))
+    return text[:1].upper() + text[1:] if text.startswith("one of") else text
 
 
 def where(finding: Finding) -> str:
-    """Who is named, by the level of the finding; empty for the fabric."""
+    """Who is named, by the level of the finding; the first few of many."""
+    names = _named(finding)
     if finding.level == "fabric":
-        return f"the network, or one of {_listed(finding.hosts)}" if finding.hosts else ""
-    if finding.level in ("rank", "communicator") and finding.processes:
-        names = finding.processes
-    elif finding.hosts:
-        names = finding.hosts
-    else:
-        number = len(finding.communicators)
-        return finding.place or (f"{number} communicator{'' if number == 1 else 's'}" if number else "")
+        return f"the network, or one of {_listed(names)}" if finding.hosts else "the network as a whole"
+    if not (finding.hosts or finding.processes):
+        if finding.place:
+            return visible(finding.place)
+        if not names:
+            return "the run as a whole"
+        if len(names) > _MANY:
+            return f"{count(len(names))} communicators"
     shown = _listed(names)
     return f"one of {shown}" if finding.ambiguous and len(names) > 1 else shown
 
 
+def _named(finding: Finding) -> tuple[str, ...]:
+    by_process = finding.level in ("rank", "communicator") and finding.processes
+    return finding.processes if by_process else finding.hosts or finding.communicators
+
+
 def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:_MANY]) + (f" and {len(names) - _MANY} more" if len(names) > _MANY else "")
+    shown = ", ".join(shorten(name, _NAME_CHARACTERS) for name in names[:_MANY])
+    return shown + (f" and {count(len(names) - _MANY)} more" if len(names) > _MANY else "")
 
 
 def _parts(finding: Finding) -> list[tuple[str, str]]:
@@ -108,30 +134,27 @@ def _parts(finding: Finding) -> list[tuple[str, str]]:
 
 
 def how_sure(finding: Finding) -> str:
-    """Whether the log points to one place, or to several of which one is it."""
-    by_process = finding.level in ("rank", "communicator") and finding.processes
-    named = finding.processes if by_process else finding.hosts or finding.communicators
-    return certainty(finding.level, finding.severity, finding.ambiguous, named, finding.hosts)
-
-
-def certainty(level: str, severity: str, ambiguous: bool, named: Collection[str], hosts: Collection[str]) -> str:
-    """How far the log narrows it down to what is `named`; the same words here and in the report."""
-    if level == "fabric" and hosts:
-        return f"the network, or one of {len(hosts)} hosts that every path crosses; the log cannot tell which"
-    if level in ("fabric", "run"):
+    """How far the log narrows it down to what is named."""
+    if finding.level == "fabric" and finding.hosts:
+        return f"the network, or one of {len(finding.hosts)} hosts that every path crosses; the log cannot tell which"
+    if finding.level in ("fabric", "run"):
         return "no single host or process stands out; it concerns all"
-    if ambiguous:
-        return (
-            f"one of {len(named)}; the log cannot tell which" if len(named) > 1 else "what exactly, the log cannot tell"
-        )
-    return "the log points nowhere else" + ("; too little costs or coverage for more" if severity == "P2" else "")
+    if finding.ambiguous:
+        named = len(_named(finding))
+        return f"one of {named}; the log cannot tell which" if named > 1 else "what exactly, the log cannot tell"
+    doubt = "; too little costs or coverage for more" if finding.severity == "P2" else ""
+    return f"the log points nowhere else{doubt}"
 
 
-def since(finding: Finding) -> str:
-    """When it began and whether it ended."""
-    begin = "the start of the log" if finding.onset_us is None else utc(finding.onset_us)
+def since(finding: Finding, start_us: int | None = None) -> str:
+    """When it began and whether it ended; with `start_us`, the first moment of the log, also how far into it."""
+    begin = "the start of the log"
+    if finding.onset_us is not None:
+        begin = moment(finding.onset_us)
+        if start_us is not None and finding.onset_us > start_us:
+            begin += f", {duration(finding.onset_us - start_us)} into the log"
     if finding.until_us is not None:
-        return f"{begin}, until {utc(finding.until_us)}"
+        return f"{begin}, until {moment(finding.until_us)}"
     return begin if finding.kind == "hang" else f"{begin}, to the end of the log"
 
 
@@ -140,12 +163,12 @@ def how_bad(finding: Finding) -> str:
     effect = finding.effect
     parts = []
     if effect.cost_share is not None:
-        parts.append(f"costs {effect.cost_share:.1%} of the time since then")
+        parts.append(f"{percent(effect.cost_share)} of the time")
+    if effect.lost_rank_seconds is not None:
+        parts.append(f"{number(effect.lost_rank_seconds)} GPU-seconds")
     if effect.slowdown is not None:
         late = finding.kind == "late-arrival"
         parts.append(f"{'computes ' if late else ''}{effect.slowdown:.3g} times as {'long' if late else 'slow'}")
-    if effect.lost_rank_seconds is not None:
-        parts.append(f"{effect.lost_rank_seconds:,.1f} GPU-seconds lost")
     return ", ".join(parts) or consequence(finding.kind, finding.severity, finding.until_us)
 
 
@@ -154,7 +177,7 @@ def _basis(diagnosis: Diagnosis) -> list[str]:
     coverage = diagnosis.coverage
     worst = ""
     if coverage.lowest_capture_rate is not None and coverage.lowest_capture_rate < (coverage.capture_rate or 0) - 0.005:
-        worst = f" (worst process {coverage.lowest_capture_rate:.1%})"
+        worst = f" (worst process {percent(coverage.lowest_capture_rate)})"
     lines = [
         f"rests on {coverage.usable_collectives:,} collectives: {_share(coverage.capture_rate)} of their records are"
         f" there{worst}, {_share(coverage.complete_cells)} of those seen have all ranks;"
@@ -179,4 +202,4 @@ def _by_launch(ranks: tuple[int, ...]) -> str:
 
 
 def _share(value: float | None) -> str:
-    return "none" if value is None else f"{value:.1%}"
+    return "none" if value is None else percent(value)

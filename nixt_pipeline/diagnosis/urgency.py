@@ -1,7 +1,8 @@
 """What a severity means, and what a stopped job comes to by it: one table for the terminal, the report and the docs."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+
+from nixt_pipeline.quantities import moment
 
 URGENCY: Mapping[str, str] = {"P0": "act now", "P1": "open a ticket", "P2": "note", "info": "for information"}
 
@@ -20,10 +21,5 @@ STOOD_STILL = "the job stood still until {}, then went on"
 def consequence(kind: str, severity: str, until_us: int | None) -> str:
     """What a finding without a cost means for the job; a hang that ended at `until_us` (Unix microseconds) is over."""
     if kind == "hang" and until_us is not None:
-        return STOOD_STILL.format(utc(until_us))
+        return STOOD_STILL.format(moment(until_us))
     return CONSEQUENCES.get(kind, {}).get(severity, "not measurable")
-
-
-def utc(timestamp_us: int) -> str:
-    """A moment in words, to the second."""
-    return datetime.fromtimestamp(timestamp_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

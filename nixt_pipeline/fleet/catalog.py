@@ -15,13 +15,14 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from nixt_pipeline.diagnosis.results import stored_diagnosis
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, RUN, STRING, Column, Role, schema
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.files import write_table
 from nixt_pipeline.store.integrity import is_readable, list_runs, require_readable
 from nixt_pipeline.store.manifest import Manifest
-from nixt_pipeline.store.reading import query_readable, read_cache, read_json
+from nixt_pipeline.store.reading import query_readable, read_cache
 
 # Part of a row's state: raise it when a row would come out differently, and every row is made anew.
 VERSION = "4"
@@ -321,16 +322,13 @@ def _parallelism(info: Mapping[str, Any], roles: Mapping[str, int | None], gpus:
 
 
 def _verdict(run: str, settings: Settings) -> dict[str, Any]:
-    """What the stored diagnosis says, from its JSON."""
-    path = layout.results_path(settings, "findings", run).with_suffix(".json")
-    return read_json(path, _verdict_of, f"nixt diagnose {run} makes it again") or {}
-
-
-def _verdict_of(diagnosis: Mapping[str, Any]) -> dict[str, Any]:
-    severities = sorted(finding["severity"] for finding in diagnosis["findings"])  # P0, P1, P2, info
+    """What the stored diagnosis says; nothing of a run without one."""
+    diagnosis = stored_diagnosis(run, settings)
+    if diagnosis is None:
+        return {}
     return {
-        "verdict": diagnosis["verdict"],
-        "worst_severity": severities[0] if severities else None,
-        "findings": len(severities),
-        "regressed": any(finding["kind"] == "regression" for finding in diagnosis["findings"]),
+        "verdict": diagnosis.verdict,
+        "worst_severity": diagnosis.worst,
+        "findings": len(diagnosis.findings),
+        "regressed": any(finding.kind == "regression" for finding in diagnosis.findings),
     }

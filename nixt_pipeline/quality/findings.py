@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from nixt_pipeline.diagnosis.findings import SCHEMA, SEVERITIES
+from nixt_pipeline.diagnosis.findings import SCHEMA, Diagnosis
 from nixt_pipeline.quality.verdicts import Rule, Verdict
 
 FOLLOWS_CONTRACT = Rule(
@@ -23,14 +23,7 @@ HAS_COVERAGE = Rule(
 )
 FINDING_RULES = (FOLLOWS_CONTRACT, HAS_EVIDENCE, HAS_COVERAGE)
 
-_KEYS = {"schema", "run", "verdict", "reason", "coverage", "findings"}
-_FINDING_KEYS = {
-    "kind", "severity", "level", "hosts", "processes", "ranks", "communicators", "ambiguous", "onset_us", "until_us",
-    "effect", "evidence", "counter_evidence", "next_step",
-}  # fmt: skip
-_OPTIONAL_KEYS = {"place"}
 _COVERAGE_KEYS = {"ranks_seen", "ranks_expected", "records", "complete_cells", "capture_rate", "losses"}
-_VERDICTS = ("findings", "none-found", "not-assessable")
 
 
 def judge_findings(diagnosis: dict[str, Any]) -> Iterator[Verdict]:
@@ -65,19 +58,14 @@ def judge_findings(diagnosis: dict[str, Any]) -> Iterator[Verdict]:
     )
 
 
-def _schema_problems(diagnosis: dict[str, Any]) -> list[str]:
-    problems = []
-    if diagnosis.get("schema") != SCHEMA or diagnosis.keys() != _KEYS:
-        problems.append(f"not schema {SCHEMA}: keys {', '.join(sorted(diagnosis))}")
-    if diagnosis["verdict"] not in _VERDICTS:
-        problems.append(f"unknown verdict {diagnosis['verdict']!r}")
-    alarms = sum(finding.get("severity") != "info" for finding in diagnosis["findings"])
-    if (diagnosis["verdict"] == "findings") != bool(alarms):
-        problems.append(f"verdict {diagnosis['verdict']} with {alarms} findings that are more than information")
-    for number, finding in enumerate(diagnosis["findings"], start=1):
-        other = (finding.keys() ^ _FINDING_KEYS) - _OPTIONAL_KEYS
-        if other:
-            problems.append(f"finding {number} has other keys: {', '.join(sorted(other))}")
-        elif finding["severity"] not in SEVERITIES:
-            problems.append(f"finding {number} has severity {finding['severity']!r}")
+def _schema_problems(content: dict[str, Any]) -> list[str]:
+    """Where the JSON is not what the diagnosis writes: read and written again, it has to be the same."""
+    try:
+        again = Diagnosis.from_json(content).to_json()
+    except ValueError as error:
+        return [f"not schema {SCHEMA}: {error}"]
+    problems = [f"not schema {SCHEMA}: {key} differs" for key in content | again if content.get(key) != again.get(key)]
+    alarms = sum(finding["severity"] != "info" for finding in content["findings"])
+    if (content["verdict"] == "findings") != bool(alarms):
+        problems.append(f"verdict {content['verdict']} with {alarms} findings that are more than information")
     return problems

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from nixt_pipeline.diagnosis.findings import Finding
+
 _OTHER = re.compile(r"[^a-z0-9]+")
 _CHARACTERS = 60
 _DIGEST_BYTES = 4
@@ -31,8 +33,8 @@ def kernel_anchor(row: Mapping[str, Any]) -> str:
     return f"kernel-{slug(str(row['coll']))}-{shape}"
 
 
-def finding_anchor(finding: Mapping[str, Any]) -> str:
+def finding_anchor(finding: Finding) -> str:
     """The id of a finding: what and where."""
-    by_process = finding["level"] == "rank" and finding["processes"]
-    names = finding["processes"] if by_process else finding["hosts"] or finding["communicators"]
-    return f"finding-{finding['kind']}-{slug('-'.join(names) or finding['level'])}"
+    by_process = finding.level == "rank" and finding.processes
+    names = finding.processes if by_process else finding.hosts or finding.communicators
+    return f"finding-{finding.kind}-{slug('-'.join(names) or finding.level)}"

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nixt_pipeline.diagnosis.findings import Diagnosis
 from nixt_pipeline.diagnosis.results import stored_diagnosis
 from nixt_pipeline.reporting.coverage import Coverage, coverage_of
 from nixt_pipeline.settings import Settings, Thresholds
@@ -55,8 +56,8 @@ class RunContent:
     """The report's input.
 
     `tables` holds the small tables of `STORE_QUERIES` and every computed result by the analysis' name; a result that is
-    absent was not computed. `sources` says how each was made, in the order of the appendix. `diagnosis` is the
-    findings' JSON, None for a run that was not diagnosed.
+    absent was not computed. `sources` says how each was made, in the order of the appendix. `diagnosis` is None for a
+    run that was not diagnosed.
     """
 
     manifest: Manifest
@@ -65,7 +66,7 @@ class RunContent:
     sources: tuple[Source, ...] = ()
     glossary: tuple[Glossed, ...] = ()
     thresholds: Thresholds = field(default_factory=Thresholds)
-    diagnosis: dict[str, Any] | None = None
+    diagnosis: Diagnosis | None = None
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """The rows of a table; empty when it was not computed."""
@@ -84,8 +85,8 @@ class RunContent:
 
     def onsets_us(self) -> list[int]:
         """When the findings began, for marks in figures over time."""
-        findings = self.diagnosis["findings"] if self.diagnosis else []
-        return sorted({finding["onset_us"] for finding in findings if finding["onset_us"] is not None})
+        findings = self.diagnosis.findings if self.diagnosis else ()
+        return sorted({finding.onset_us for finding in findings if finding.onset_us is not None})
 
 
 # What the report needs beside the analyses: title and SQL. Each is small whatever the size of the run, or cut with the

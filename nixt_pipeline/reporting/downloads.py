@@ -1,18 +1,17 @@
 """What lies beside the page: every table of the report as CSV and Parquet, and the report for programs."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from nixt_pipeline.diagnosis.text import verdict_sentence, where
 from nixt_pipeline.inert import FORMULA, json_text
 from nixt_pipeline.isolation import attempt
 from nixt_pipeline.reporting.content import RunContent, Source
-from nixt_pipeline.reporting.diagnosis import finding_anchors, verdict_sentence
+from nixt_pipeline.reporting.diagnosis import finding_anchors
 from nixt_pipeline.reporting.text import plain
 from nixt_pipeline.store.files import replacing, write_table
 
@@ -91,18 +90,19 @@ def _safe(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def report_json(content: RunContent) -> str:
     """The report for programs: verdict, findings with the ids of their cards, the run, and its tables."""
     diagnosis = content.diagnosis
-    findings: list[Mapping[str, Any]] = list(diagnosis["findings"]) if diagnosis else []
+    findings = diagnosis.findings if diagnosis else ()
+    stated = diagnosis.to_json() if diagnosis else {}
     return (
         json_text(
             {
                 "schema": SCHEMA,
                 "run": content.manifest.run,
                 "page": "index.html",
-                "verdict": diagnosis["verdict"] if diagnosis else None,
+                "verdict": stated.get("verdict"),
                 "in_words": verdict_sentence(diagnosis),
-                "coverage": diagnosis["coverage"] if diagnosis else None,
+                "coverage": stated.get("coverage"),
                 "findings": [
-                    {"anchor": anchor, **finding}
+                    {"anchor": anchor, "where": where(finding), **finding.to_json()}
                     for anchor, finding in zip(finding_anchors(findings), findings, strict=True)
                 ],
                 "ingested_at": content.manifest.ingested_at,

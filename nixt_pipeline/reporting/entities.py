@@ -78,9 +78,9 @@ def _most_often_last(of_level: pa.Table) -> list[Row]:
 def _hosts_table(content: RunContent, compared: pa.Table) -> TableView:
     """A row for each host, to which links to a host lead."""
     kinds: dict[str, list[str]] = defaultdict(list)
-    for finding in content.diagnosis["findings"] if content.diagnosis else []:
-        for host in finding["hosts"]:
-            kinds[host].append(finding["kind"])
+    for finding in content.diagnosis.findings if content.diagnosis else ():
+        for host in finding.hosts:
+            kinds[host].append(finding.kind)
     sums = compared.group_by("hostname").aggregate([("last_arrivals", "sum"), ("expected_last_arrivals", "sum")])
     arrivals = {
         host: (last or 0, due or 0) for host, last, due in zip(*(c.to_pylist() for c in sums.columns), strict=True)

@@ -13,10 +13,11 @@ from urllib.parse import quote
 
 from nixt_pipeline.diagnosis.findings import SEVERITIES
 from nixt_pipeline.diagnosis.results import stored_diagnosis
+from nixt_pipeline.diagnosis.text import verdict_in_brief
 from nixt_pipeline.fleet.catalog import current_run_catalog, run_catalog_path
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.diagnosis import verdict_class, verdict_words
+from nixt_pipeline.reporting.diagnosis import verdict_class
 from nixt_pipeline.reporting.rows import matching
 from nixt_pipeline.reporting.summary import hottest_timed
 from nixt_pipeline.reporting.text import count, duration, gbs, iso, percent, plain, plural, utc
@@ -46,7 +47,7 @@ def run_line(content: RunContent) -> str:
     """What the index shows of a run beside its row in the catalog, as JSON."""
     diagnosis = content.diagnosis
     kernel = hottest_timed(content)
-    line: dict[str, Any] = {"verdict": verdict_words(diagnosis), "class": verdict_class(diagnosis)}
+    line: dict[str, Any] = {"verdict": verdict_in_brief(diagnosis), "class": verdict_class(diagnosis)}
     if kernel is not None:
         temporal = content.tables.get("temporal_correlation")
         bins = None if temporal is None else matching(temporal, {name: kernel[name] for name in ("coll", "coll_type")})
@@ -88,7 +89,7 @@ def _line(path: Path, run: str, settings: Settings) -> dict[str, Any]:
     if line is not None:
         return line
     diagnosis = stored_diagnosis(run, settings)
-    return {"verdict": verdict_words(diagnosis), "class": verdict_class(diagnosis)}
+    return {"verdict": verdict_in_brief(diagnosis), "class": verdict_class(diagnosis)}
 
 
 def _line_shape(content: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from nixt_pipeline.diagnosis.text import verdict_sentence
 from nixt_pipeline.isolation import Failure, attempt
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.content import RunContent, load_content
@@ -13,7 +14,6 @@ from nixt_pipeline.reporting.diagnosis import (
     all_findings_section,
     cards,
     verdict_class,
-    verdict_sentence,
 )
 from nixt_pipeline.reporting.downloads import downloads, report_json, write_downloads
 from nixt_pipeline.reporting.index import LINE_FILE, run_line
@@ -50,7 +50,7 @@ def render_run_report(run: str, settings: Settings) -> Path:
 def report_html(content: RunContent) -> str:
     """The page for `content`. Equal content gives equal pages."""
     diagnosis = content.diagnosis
-    found = diagnosis["findings"] if diagnosis else []
+    found = diagnosis.findings if diagnosis else ()
     calm_title, calm_words = _calm(content)
     return pages.render(
         "run.html.j2",
@@ -76,21 +76,21 @@ def report_html(content: RunContent) -> str:
 def _calm(content: RunContent) -> tuple[str, str]:
     """Title and words of the first card of a run without findings that call for anything; empty when there are."""
     diagnosis = content.diagnosis
-    if diagnosis is not None and diagnosis["verdict"] == "findings":
+    if diagnosis is not None and diagnosis.verdict == "findings":
         return "", ""
     if diagnosis is None:
         return "Not diagnosed", f"Run: nixt diagnose {content.manifest.run}"
     if not content.manifest.records.get("stored"):
         words = unread.first_words(content.manifest)
         return "No record was found", f"{words[0].upper()}{words[1:]}."
-    if diagnosis["verdict"] == "not-assessable":
+    if diagnosis.verdict == "not-assessable":
         return (
             "Too little was recorded to judge",
             "Nobody is cleared and nobody is blamed. The meters say what is missing.",
         )
     return (
         "Nothing to do",
-        f"{diagnosis['coverage']['usable_collectives']:,} collectives were compared: no late rank, no slow transfer, "
+        f"{diagnosis.coverage.usable_collectives:,} collectives were compared: no late rank, no slow transfer, "
         "no hang stands out. Faults below the thresholds, and what the log did not see, remain possible.",
     )
 

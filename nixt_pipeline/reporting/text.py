@@ -1,21 +1,38 @@
-"""Turn values into words for people. What comes from a log is untrusted: `visible` makes it safe to look at."""
+"""Turn values into words for pages. What comes from a log is untrusted: `visible` makes it safe to look at."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
-from nixt_pipeline.inert import visible
-from nixt_pipeline.inspector.operations import format_bytes
+from nixt_pipeline.inert import shorten, visible
+from nixt_pipeline.quantities import (
+    NOT_AVAILABLE,
+    count,
+    duration,
+    gbs,
+    moment,
+    number,
+    percent,
+    plural,
+    size,
+    utc,
+)
 
-NOT_AVAILABLE = "–"  # noqa: RUF001 (an en dash is meant)
-
-
-def shorten(text: str, limit: int) -> str:
-    """`visible(text)` cut in the middle to at most `limit` characters, because names differ most at their ends."""
-    text = visible(text)
-    if len(text) <= limit:
-        return text
-    head = (limit - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (limit - 1 - head) :]}"
+__all__ = [
+    "NOT_AVAILABLE",
+    "count",
+    "duration",
+    "gbs",
+    "iso",
+    "moment",
+    "number",
+    "percent",
+    "plain",
+    "plural",
+    "sentence",
+    "shorten",
+    "size",
+    "unique_labels",
+    "utc",
+]
 
 
 def unique_labels(names: Iterable[str], limit: int) -> list[str]:
@@ -27,74 +44,6 @@ def unique_labels(names: Iterable[str], limit: int) -> list[str]:
         seen[label] = seen.get(label, 0) + 1
         labels.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
     return labels
-
-
-def count(value: float | None) -> str:
-    """`69,120`."""
-    return NOT_AVAILABLE if value is None else f"{value:,.0f}"
-
-
-def percent(share: float | None) -> str:
-    """A share of 1 as a percentage that never rounds a part to nothing or to everything: `<0.1 %`, `99.9 %`."""
-    if share is None:
-        return NOT_AVAILABLE
-    if 0 < share < 0.001:
-        return "<0.1 %"
-    if 0.999 < share < 1:
-        return ">99.9 %"
-    return f"{share * 100:.3g} %"
-
-
-def gbs(value: float | None) -> str:
-    """A bandwidth in GB/s (1e9 bytes) with three digits; the unit stands in the heading."""
-    return number(value)
-
-
-def number(value: float | None) -> str:
-    """Three significant digits, thousands separated."""
-    if value is None:
-        return NOT_AVAILABLE
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def size(value: float | None) -> str:
-    """Bytes in decimal units: `13.5 MB`."""
-    return NOT_AVAILABLE if value is None else format_bytes(value)
-
-
-def duration(microseconds: float | None) -> str:
-    """A time span in the unit that suits it: `870 us`, `12.3 ms`, `4.5 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
-    if microseconds is None:
-        return NOT_AVAILABLE
-    if microseconds < 1000:
-        return f"{microseconds:.3g} us"
-    if microseconds < 1e6:
-        return f"{microseconds / 1e3:.3g} ms"
-    seconds = microseconds / 1e6
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    if seconds < 3600:
-        return _two_units(seconds, 60, "min", 1, "s")
-    if seconds < 2 * 86_400:
-        return _two_units(seconds, 3600, "h", 60, "min")
-    return _two_units(seconds, 86_400, "d", 3600, "h")
-
-
-def _two_units(seconds: float, large: int, large_name: str, small: int, small_name: str) -> str:
-    whole, rest = divmod(round(seconds / small), large // small)
-    return f"{whole} {large_name} {rest} {small_name}" if rest else f"{whole} {large_name}"
-
-
-def utc(timestamp_us: int | None) -> str:
-    """A Unix time in microseconds as `2025-08-30T20:20:06Z`."""
-    if timestamp_us is None:
-        return NOT_AVAILABLE
-    return datetime.fromtimestamp(timestamp_us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def moment(timestamp_us: int | None) -> str:
-    """A Unix time in microseconds as `2025-08-30 20:20:06 UTC`, for sentences."""
-    return utc(timestamp_us).replace("T", " ").replace("Z", " UTC")
 
 
 def iso(timestamp: str) -> str:
@@ -110,8 +59,3 @@ def plain(value: object) -> str:
 def sentence(text: str) -> str:
     """`text` with its first letter in upper case."""
     return text[:1].upper() + text[1:]
-
-
-def plural(amount: int, noun: str, nouns: str | None = None) -> str:
-    """`1 host`, `2 hosts`, `3 processes` (with `nouns` given)."""
-    return f"{amount:,} {noun if amount == 1 else nouns or noun + 's'}"

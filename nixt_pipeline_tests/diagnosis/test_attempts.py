@@ -104,7 +104,7 @@ def test_an_analysis_a_comparison_and_a_section_that_fail_are_told_and_the_page_
     assert not list(results.glob("*.parquet"))
     diagnosis = stored_diagnosis(RUN, stored)
     assert diagnosis is not None
-    assert [finding["kind"] for finding in diagnosis["findings"]] == ["late-arrival", "not-assessed", "not-assessed"]
+    assert [finding.kind for finding in diagnosis.findings] == ["late-arrival", "not-assessed", "not-assessed"]
 
     sections = import_module("nixt_pipeline.reporting.sections")
     report = import_module("nixt_pipeline.reporting.report")

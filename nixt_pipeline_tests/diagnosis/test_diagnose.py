@@ -125,7 +125,7 @@ def test_the_command_prints_the_contract_and_fails_on_request(monkeypatch: pytes
     assert json.loads(result.stdout)["verdict"] == "findings"
     again = CliRunner().invoke(main, ["diagnose", "job_2.30.7_8ranks", "--fail-on", "P0"])
     assert again.exit_code == 0
-    assert "gpu-node-02-pid32820: late" in again.stdout
+    assert "gpu-node-02-pid32820 keeps others waiting" in again.stdout
     assert CliRunner().invoke(main, ["diagnose", "unknown"]).exit_code == 2
 
 
@@ -135,7 +135,7 @@ def test_the_report_and_the_index_show_what_was_found(settings: Settings) -> Non
     assert stored is not None
     html = render_run_report("job_2.30.7_8ranks", settings).read_text(encoding="utf-8")
     assert "gpu-node-02-pid32820" in html.split('id="findings"')[1].split("</section>")[0]
-    assert stored["findings"][0]["counter_evidence"] in html
+    assert stored.findings[0].counter_evidence in html
     index = render_index(settings).read_text(encoding="utf-8")
     assert "late-arrival: gpu-node-02-pid32820" in index
 

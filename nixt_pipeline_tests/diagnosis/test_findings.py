@@ -1,6 +1,8 @@
 import json
 from dataclasses import replace
 
+import pytest
+
 from nixt_pipeline.diagnosis import Diagnosis, Effect, Finding, RunCoverage
 from nixt_pipeline.diagnosis.findings import REPLAYED, capped, ranked, severity_by_cost
 from nixt_pipeline.diagnosis.results import findings_table
@@ -35,10 +37,19 @@ def test_the_json_has_the_keys_that_other_tools_parse() -> None:
     (finding,) = found["findings"]
     assert list(finding) == [
         "kind", "severity", "level", "hosts", "processes", "ranks", "communicators", "ambiguous", "onset_us",
-        "until_us", "effect", "evidence", "counter_evidence", "next_step",
+        "until_us", "effect", "evidence", "counter_evidence", "next_step", "place",
     ]  # fmt: skip
     assert finding["effect"] == {"cost_share": 0.2224, "slowdown": 1.286, "lost_rank_seconds": 28.276}
     assert finding["until_us"] is None
+
+
+def test_what_is_stored_is_read_as_what_was_written() -> None:
+    written = diagnosis(LATE, Finding(**{**vars(LATE), "until_us": 1_756_587_700_000_000, "place": "DP Group 0"}))
+    read = Diagnosis.from_json(json.loads(json.dumps(written.to_json())))
+    assert read.to_json() == written.to_json()
+    assert [finding.hosts for finding in read.findings] == [("gpu-126",), ("gpu-126",)]
+    with pytest.raises(ValueError, match="severity"):
+        Diagnosis.from_json(json.loads(json.dumps(written.to_json()).replace('"P1"', '"P9"')))
 
 
 def test_urgent_findings_come_first_and_of_equal_ones_the_costliest() -> None:
@@ -72,29 +83,29 @@ def test_a_finding_counts_for_its_own_severity_and_for_less_urgent_ones() -> Non
 def test_the_text_says_what_where_since_when_how_bad_how_sure_and_what_next() -> None:
     text = " ".join(as_text(diagnosis(LATE)).split())
     for part in (
-        "job: 1 finding",
+        "job: gpu-126 keeps others waiting, costing 22.2 % of the time since 2025-08-30 21:00:18 UTC.",
         "4 of 4 ranks",
-        "P1 (open a ticket) gpu-126: late",
+        "P1 (open a ticket) gpu-126 keeps others waiting",
         "2025-08-30 21:00:18 UTC, to the end of the log",
-        "costs 22.2% of the time since then, computes 1.29 times as long, 28.3 GPU-seconds lost",
+        "22.2 % of the time, 28.3 GPU-seconds, computes 1.29 times as long",
         "how sure: the log points nowhere else",
         "evidence: It came last in 9 of 10",
         "but: In 1 somebody else",
         "next: Look at its GPU clocks.",
     ):
         assert part in text
-    assert "## P1: gpu-126: late" in as_markdown(diagnosis(LATE))
+    assert "## P1: gpu-126 keeps others waiting" in as_markdown(diagnosis(LATE))
 
 
 def test_an_ambiguous_finding_reads_as_one_of_several() -> None:
     one_of = Finding(**{**vars(LATE), "hosts": ("gpu-1", "gpu-2"), "ambiguous": True})
-    assert "one of gpu-1, gpu-2: late" in as_text(diagnosis(one_of))
+    assert "One of gpu-1, gpu-2 keeps others waiting" in as_text(diagnosis(one_of))
 
 
 def test_nothing_found_and_not_assessable_read_differently() -> None:
-    assert "nothing found" in as_text(diagnosis())
+    assert "Nothing found" in as_text(diagnosis())
     blind = Diagnosis("job", "not-assessable", COVERAGE, reason="only 3 collectives were recorded")
-    assert "NOT ASSESSABLE: only 3 collectives were recorded. This says nothing about" in as_text(blind)
+    assert "Not assessable: only 3 collectives were recorded. This says nothing about" in as_text(blind)
 
 
 def test_the_table_has_a_row_for_each_finding() -> None:

@@ -9,7 +9,7 @@ import pytest
 import nixt_pipeline as nixt
 from nixt_pipeline.diagnosis.findings import Finding
 from nixt_pipeline.diagnosis.sequel import Launch, restarted
-from nixt_pipeline.diagnosis.text import headline, how_bad, since
+from nixt_pipeline.diagnosis.text import how_bad, since, title
 from nixt_pipeline.settings import Settings
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 
@@ -57,7 +57,7 @@ def test_who_has_no_record_since_the_others_shrank_the_communicator_is_named(
     assert since(stop) == "2025-08-30 21:00:02 UTC, until 2025-08-30 21:00:30 UTC"
     assert how_bad(stop) == "the job stood still until 2025-08-30 21:00:30 UTC, then went on"
     assert "node-02-pid4 has no record since; the 5 other processes went on in a communicator of 5" in stop.evidence
-    assert headline(stop) == "node-02-pid4: hang that is over"
+    assert title(stop) == "Hang that is over: node-02-pid4"
 
 
 def test_hosts_and_one_process_after_the_other_may_leave(tmp_path: Path, settings: Settings) -> None:

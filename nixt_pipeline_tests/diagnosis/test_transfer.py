@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nixt_pipeline.diagnosis.observations import Communicator, Observations
-from nixt_pipeline.diagnosis.text import headline, how_sure
+from nixt_pipeline.diagnosis.text import how_sure, title
 from nixt_pipeline.diagnosis.transfer import Blame, find_slow, paths_of
 from nixt_pipeline.diagnosis.transfer_findings import transfer_findings
 from nixt_pipeline.settings import Thresholds
@@ -69,7 +69,7 @@ def test_a_network_of_which_every_path_crosses_the_same_hosts_may_be_one_of_them
     assert blamed(observed) == [("fabric", ("a", "b"), True)]
     (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
     assert (finding.kind, finding.hosts, finding.ambiguous) == ("fabric-slow", ("a", "b"), True)
-    assert headline(finding).startswith("the network, or one of a, b")
+    assert title(finding) == "Slow network: the network, or one of a, b"
     assert "Draining a host will not help" not in finding.next_step
 
 
@@ -98,7 +98,7 @@ def test_a_path_whose_hosts_are_cleared_is_told_by_its_members() -> None:
     # The fourth of each host's four processes, by process id.
     assert finding.place == f"{rails[3].label} (a-pid4, b-pid4: process 3 of each host)"
     assert "on 1 path of 1 communicator, in" in finding.evidence
-    assert headline(finding) == f"{finding.place}: slow transfers"
+    assert title(finding) == f"Slow transfers: {finding.place}"
     assert how_sure(finding) == "what exactly, the log cannot tell"
 
 

@@ -116,7 +116,10 @@ def test_a_slower_run_has_a_finding_with_evidence_and_what_speaks_against_it(usu
 def test_a_regression_that_another_finding_explains_is_for_information(usual: Settings) -> None:
     refresh(usual)
     write_run(job(4, factor=30.0), CLUSTER, usual)
-    late = Finding("late-arrival", "P1", "host", "late", "none", "look", hosts=("gpu-1",))
+    late = Finding(
+        kind="late-arrival", severity="P1", level="host", hosts=("gpu-1",), evidence="late", counter_evidence="none",
+        next_step="look",
+    )  # fmt: skip
     both = with_regression(diagnosis("job-4", late), usual)
     assert [(finding.kind, finding.severity) for finding in both.findings] == [
         ("late-arrival", "P1"),

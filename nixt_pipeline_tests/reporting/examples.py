@@ -4,6 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from nixt_pipeline.diagnosis import Diagnosis
 from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.reporting.content import Glossed, Reading, RunContent, Source
 from nixt_pipeline.store.manifest import Manifest
@@ -344,8 +345,8 @@ def finding(**changes: Any) -> dict[str, Any]:
     return {**values, **changes}
 
 
-def diagnosis(*findings: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """The JSON of a diagnosis with these findings, or of a healthy run."""
+def diagnosis(*findings: dict[str, Any], **changes: Any) -> Diagnosis:
+    """A diagnosis with these findings, or of a healthy run."""
     coverage = {
         "ranks_seen": 2,
         "ranks_expected": 2,
@@ -355,7 +356,7 @@ def diagnosis(*findings: dict[str, Any], **changes: Any) -> dict[str, Any]:
     }
     verdict = "findings" if findings else "none-found"
     values = {"schema": 1, "run": "job-1", "verdict": verdict, "reason": "", "coverage": coverage}
-    return {**values, "findings": list(findings), **changes}
+    return Diagnosis.from_json({**values, "findings": list(findings), **changes})
 
 
 def catalog_row(**changes: Any) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 import pytest
 
+from nixt_pipeline.diagnosis import Diagnosis
+from nixt_pipeline.diagnosis.text import verdict_in_brief, verdict_sentence
 from nixt_pipeline.reporting.diagnosis import (
     all_findings_section,
     cards,
     verdict_class,
-    verdict_sentence,
-    verdict_words,
 )
 from nixt_pipeline.reporting.report import report_html
 from nixt_pipeline_tests.reporting import examples
@@ -32,14 +32,14 @@ def test_the_verdict_is_a_sentence_with_what_where_cost_and_onset() -> None:
         (None, "This run has not been diagnosed.", "not-diagnosed"),
     ],
 )
-def test_a_run_without_findings_says_what_that_means(found: dict[str, object], sentence: str, colour: str) -> None:
+def test_a_run_without_findings_says_what_that_means(found: Diagnosis | None, sentence: str, colour: str) -> None:
     assert (verdict_sentence(found), verdict_class(found)) == (sentence, colour)
 
 
 def test_findings_that_only_inform_make_no_verdict() -> None:
     found = diagnosis(finding(kind="clock-skew", severity="info"), verdict="none-found")
     assert verdict_sentence(found).endswith("in what was recorded. 1 note for information below.")
-    assert (verdict_class(found), verdict_words(found)) == ("none-found", "none found")
+    assert (verdict_class(found), verdict_in_brief(found)) == ("none-found", "none found")
     html = report_html(examples.content(tables=dict.fromkeys(examples.READINGS), diagnosis=found))
     assert html.index("Nothing to do") < html.index("Clocks differ: gpu-1")
 
@@ -49,7 +49,7 @@ def test_a_card_says_what_where_since_when_cost_confidence_and_next_step() -> No
     assert (card.title, card.urgency) == ("Slow transfers: gpu-1", "P1 open a ticket")
     assert [(fact.label, fact.value) for fact in card.facts] == [
         ("Where", "gpu-1 (host)"),
-        ("Since", "2025-08-30 20:20:08 UTC, 2 s into the log, to its end"),
+        ("Since", "2025-08-30 20:20:08 UTC, 2 s into the log, to the end of the log"),
         ("Cost", "22 % of the time, 69 GPU-seconds, 1.6 times as slow"),
         ("How sure", "The log points nowhere else."),
         ("Next", "Check the network card."),
@@ -71,7 +71,7 @@ def test_an_ambiguous_finding_blames_nobody_alone() -> None:
     )
     (card,) = cards(examples.content(diagnosis=diagnosis(hang)))
     facts = {fact.label: fact.value for fact in card.facts}
-    assert card.title == "Hang: one of a-pid0, a-pid1, a-pid2, a-pid3 and 2 more"
+    assert card.title == "Hang: one of a-pid0, a-pid1, a-pid2, a-pid3, a-pid4, a-pid5"
     assert facts["How sure"] == "One of 6; the log cannot tell which."
     assert facts["Cost"] == "the job does not go on"
     assert facts["Since"].endswith("into the log")
@@ -93,9 +93,9 @@ def test_findings_that_are_alike_have_different_anchors() -> None:
 
 
 def test_the_verdict_fits_a_table_of_runs() -> None:
-    assert verdict_words(diagnosis(finding(), finding())) == "P1 slow-transfer: gpu-1 (and 1 more)"
-    assert verdict_words(diagnosis()) == "none found"
-    assert verdict_words(None) is None
+    assert verdict_in_brief(diagnosis(finding(), finding())) == "P1 slow-transfer: gpu-1 (and 1 more)"
+    assert verdict_in_brief(diagnosis()) == "none found"
+    assert verdict_in_brief(None) is None
 
 
 def test_a_path_that_names_no_host_is_told_by_its_communicator_and_members_in_the_same_words_as_elsewhere() -> None:
