@@ -27,7 +27,6 @@ import nixt_pipeline as nixt
 from nixt_pipeline.analysis import ANALYSES
 from nixt_pipeline.analysis.base import compute
 from nixt_pipeline.analysis.cells import build_cells
-from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
 from nixt_pipeline.diagnosis import diagnose_views
 from nixt_pipeline.inspector.decoder import decode_line
 from nixt_pipeline.inspector.records import ForeignError, RecordTyper, RejectedError
@@ -252,7 +251,7 @@ def diagnosed(directory: Path, settings: Settings, analysed: bool, report: bool)
     run = nixt.ingest_run(directory, settings).run
     build_cells(run, settings)
     with catalog.open_run(settings, run) as con:
-        for analysis in (*ANALYSES, RUN_KERNELS) if analysed else ():
+        for analysis in ANALYSES if analysed else ():
             result = compute(analysis, con, settings)
             if report:
                 write_table(result, layout.results_path(settings, analysis.name, run))

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from nixt_pipeline.analysis import ANALYSES, materialise
 from nixt_pipeline.analysis.cells import build_cells
-from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
 from nixt_pipeline.diagnosis.attempts import Attempts
 from nixt_pipeline.diagnosis.findings import Diagnosis
 from nixt_pipeline.diagnosis.results import compute_findings, materialise_findings, store_findings, stored_diagnosis
@@ -103,13 +102,12 @@ def analyse_run(run: str, settings: Settings, progress: StepProgress | None = No
     """
     if dropped(read_manifest(settings, run).directory(settings)):
         return
-    analyses = (*ANALYSES, RUN_KERNELS)
-    steps = 2 + len(analyses)
+    steps = 2 + len(ANALYSES)
     report_step = progress or _no_progress
     report_step(0, steps, "collective_cells")
     build_cells(run, settings)
     attempts = Attempts()
-    for done, analysis in enumerate(analyses, start=1):
+    for done, analysis in enumerate(ANALYSES, start=1):
         report_step(done, steps, analysis.name)
         if attempts.informative(f"the analysis {analysis.name}", materialise, analysis, run, settings) is None:
             # What is there is about the run as it was before, or made by other rules.

@@ -17,7 +17,7 @@ from nixt_pipeline.defs.analyses import all_analysis_checks, analysis_assets
 from nixt_pipeline.defs.automation import fleet_automation
 from nixt_pipeline.defs.baselines import baselines, baselines_checks
 from nixt_pipeline.defs.collective_cells import collective_cells, collective_cells_checks
-from nixt_pipeline.defs.comparison import run_comparison, run_comparison_checks, run_kernels, run_kernels_checks
+from nixt_pipeline.defs.comparison import run_comparison, run_comparison_checks
 from nixt_pipeline.defs.event_store import event_store, event_store_checks
 from nixt_pipeline.defs.findings import findings, findings_checks
 from nixt_pipeline.defs.fleet import fleet_report, fleet_report_checks, run_catalog, run_catalog_checks
@@ -44,7 +44,6 @@ def build_definitions(nixt: NixtSettings | None = None) -> dg.Definitions:
             event_store,
             collective_cells,
             *analysis_assets,
-            run_kernels,
             findings,
             run_report,
             run_catalog,
@@ -63,7 +62,6 @@ def build_definitions(nixt: NixtSettings | None = None) -> dg.Definitions:
             event_store_checks,
             collective_cells_checks,
             *all_analysis_checks,
-            run_kernels_checks,
             findings_checks,
             run_report_checks,
             run_catalog_checks,

@@ -1,25 +1,29 @@
-"""The NIXT analyses: one module each, a documented SQL text and a typed result. No Dagster."""
+"""The NIXT analyses: one module each, a documented SQL text and a typed result. No Dagster.
+
+A new one is a module with an `Analysis`, and a line in `ANALYSES`: it is then computed for each run, an asset with its
+checks, a table for `nixt sql`, a section of the report (a table, unless `reporting.sections` has more to show) and part
+of `docs/analyses.md`.
+"""
 
 from nixt_pipeline.analysis import (
-    bandwidth_ecdf,
     coverage,
+    ecdf,
     host_lateness,
     hot_kernels,
     other_correlation,
     p2p_edges,
     rank_times,
     resource_correlation,
+    run_kernels,
     spatial_correlation,
     summary_histogram,
     temporal_correlation,
-    time_ecdf,
     variation,
-    waiting_by_progress,
-    waiting_over_time,
+    waiting,
 )
 from nixt_pipeline.analysis.base import Analysis, compute, materialise
 
-# Every analysis of one run, in the order in which reports show them.
+# Every analysis of one run, in the order in which they are computed.
 ANALYSES: tuple[Analysis, ...] = (
     summary_histogram.ANALYSIS,
     temporal_correlation.ANALYSIS,
@@ -27,18 +31,21 @@ ANALYSES: tuple[Analysis, ...] = (
     resource_correlation.ANALYSIS,
     other_correlation.ANALYSIS,
     hot_kernels.ANALYSIS,
-    bandwidth_ecdf.ANALYSIS,
-    time_ecdf.ANALYSIS,
-    waiting_over_time.ANALYSIS,
-    waiting_by_progress.ANALYSIS,
+    ecdf.BANDWIDTH_ECDF,
+    ecdf.TIME_ECDF,
+    waiting.WAITING_OVER_TIME,
+    waiting.WAITING_BY_PROGRESS,
     host_lateness.ANALYSIS,
     rank_times.ANALYSIS,
     p2p_edges.ANALYSIS,
     variation.ANALYSIS,
     coverage.ANALYSIS,
+    run_kernels.RUN_KERNELS,
 )
+# Those that reports show.
+REPORTED = tuple(analysis for analysis in ANALYSES if analysis.in_report)
 
-__all__ = ["ANALYSES", "Analysis", "analysis_named", "compute", "materialise"]
+__all__ = ["ANALYSES", "REPORTED", "Analysis", "analysis_named", "compute", "materialise"]
 
 
 def analysis_named(name: str) -> Analysis:

@@ -12,6 +12,7 @@ hold in all of them:
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import duckdb
 import pyarrow as pa
@@ -23,6 +24,15 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog
 from nixt_pipeline.store.dropped import require_events
 from nixt_pipeline.store.results import write_result
+
+Row = dict[str, Any]
+# The few numbers of a result that are worth following from run to run, by name; None where there is nothing to tell.
+Highlights = dict[str, float | None]
+# The stored records that the rows of a result may add up to.
+Counted = Literal["events", "collectives"]
+
+# Highlights of one kind, the largest: more lines in one plot cannot be told apart.
+TOP = 6
 
 # Records that one pass over a run may hold in memory at once: what eight million need fits DuckDB's default limit with
 # room to spare. Each pass costs one scan of the events, or of a part of them.
@@ -62,6 +72,16 @@ def no_parameters(_settings: Settings) -> dict[str, object]:
     return {}
 
 
+def no_highlights(_rows: list[Row]) -> Highlights:
+    """For an analysis without numbers to follow from run to run."""
+    return {}
+
+
+def total(rows: list[Row], name: str) -> float:
+    """The sum of a column, nulls left out."""
+    return float(sum(row[name] or 0 for row in rows))
+
+
 @dataclass(frozen=True)
 class Shares:
     """A large intermediate result, computed in shares, each of which fits into memory.
@@ -88,6 +108,10 @@ class Analysis:
     `question` is what a person asks, in one sentence; `reading` says how to read the answer and where it misleads, and
     is printed in reports. `columns` describe the result, `run` first. `parameters` gives the values bound to the SQL's
     `$names`. `version` changes whenever the result would: it makes stored results stale.
+
+    What the checks hold it to: no two rows have the same `key`, `fractions` are columns between 0 and 1, and the
+    `records` of all rows are those of the store that `adds_up_to` names. `highlights` are what the Dagster UI plots
+    over the runs. A result that is only read by what compares runs is not `in_report`.
     """
 
     name: str
@@ -96,9 +120,14 @@ class Analysis:
     question: str
     reading: str
     columns: tuple[Column, ...]
+    key: tuple[str, ...]
     sql: str
     parameters: Callable[[Settings], dict[str, object]] = no_parameters
     shares: Shares | None = None
+    fractions: tuple[str, ...] = ()
+    adds_up_to: Counted | None = None
+    highlights: Callable[[list[Row]], Highlights] = no_highlights
+    in_report: bool = True
 
 
 def prepare(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:

@@ -1,6 +1,6 @@
 """How much of each communicator's operations the log saw: what every other number rests on."""
 
-from nixt_pipeline.analysis.base import Analysis
+from nixt_pipeline.analysis.base import Analysis, Highlights, Row, total
 from nixt_pipeline.analysis.columns import RECORDS, count, derived, event
 from nixt_pipeline.inspector.taxonomy import RUN, U64, Column, Role
 
@@ -65,6 +65,18 @@ LEFT JOIN dropped AS d
 ORDER BY c.incarnation, c.n_ranks DESC, c.nnodes DESC, c.comm_name, c.id, s.coll
 """
 
+
+def _highlights(rows: list[Row]) -> Highlights:
+    known = [row for row in rows if row["capture_rate"] is not None]
+    expected = sum(row["n_ranks"] * row["sn_expected"] for row in known)
+    captured = sum(row["capture_rate"] * row["n_ranks"] * row["sn_expected"] for row in known)
+    return {
+        "capture rate": captured / expected if expected else None,
+        "complete share": total(rows, "complete_cells") / total(rows, "cells") if total(rows, "cells") else None,
+        "communicators": len({(row["incarnation"], row["id"], row["comm_name"]) for row in rows}),
+    }
+
+
 ANALYSIS = Analysis(
     name="coverage",
     version="1",
@@ -97,5 +109,9 @@ ANALYSIS = Analysis(
             "Collectives of any function that the plugin says it lost on this communicator; null when it says nothing",
         ),
     ),
+    key=("incarnation", "id", "comm_name", "n_ranks", "nnodes", "coll"),
+    fractions=("complete_share",),
+    adds_up_to="collectives",
     sql=SQL,
+    highlights=_highlights,
 )

@@ -1,8 +1,8 @@
 """For which host the others waited, over the run."""
 
-from nixt_pipeline.analysis.base import Analysis
+from nixt_pipeline.analysis.base import Analysis, Highlights, Row
 from nixt_pipeline.analysis.columns import MIN_MESSAGE_BYTES, count, derived, event
-from nixt_pipeline.analysis.waiting_over_time import BIN_SPANS, BINS
+from nixt_pipeline.analysis.waiting import BIN_SPANS, BINS
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.inspector.taxonomy import RUN
 from nixt_pipeline.settings import Settings
@@ -88,6 +88,13 @@ def _parameters(settings: Settings) -> dict[str, object]:
     return {"bins": BINS, "large_message_bytes": large, "sync_collectives": list(SYNC_COLLECTIVES)}
 
 
+def _highlights(rows: list[Row]) -> Highlights:
+    caused: dict[str, float] = {}
+    for row in rows:
+        caused[row["hostname"]] = caused.get(row["hostname"], 0.0) + row["caused_wait_us"]
+    return {"GPU-seconds waited for the worst host": max(caused.values(), default=0.0) / 1e6, "hosts": len(caused)}
+
+
 ANALYSIS = Analysis(
     name="host_lateness",
     version="1",
@@ -111,6 +118,9 @@ ANALYSIS = Analysis(
         derived("caused_wait_us", "us", "Rank-time that others waited in the collectives in which it came last"),
         derived("share_of_rank_time", "", "The same as a share of the rank-time of all these collectives in the bin"),
     ),
+    key=("incarnation", "bin_start_us", "hostname"),
+    fractions=("share_of_rank_time",),
     sql=SQL,
     parameters=_parameters,
+    highlights=_highlights,
 )

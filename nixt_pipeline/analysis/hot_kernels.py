@@ -1,6 +1,6 @@
 """Hot kernels: the few combinations of function, communicator shape and message size that carry most bytes and time."""
 
-from nixt_pipeline.analysis.base import Analysis
+from nixt_pipeline.analysis.base import TOP, Analysis, Highlights, Row
 from nixt_pipeline.analysis.columns import (
     BUSBW_P10,
     BUSBW_P50,
@@ -162,6 +162,12 @@ def _parameters(_settings: Settings) -> dict[str, object]:
     return {"sync_collectives": list(SYNC_COLLECTIVES)}
 
 
+def _highlights(rows: list[Row]) -> Highlights:
+    needed = sum((row["cumulative_share_of_payload"] or 0) - (row["share_of_payload"] or 0) < 0.9 for row in rows)
+    medians = {f"busbw p50 GB/s, {row['label']}": row["busbw_p50_gbs"] for row in rows[:TOP]}
+    return {"kernels": len(rows), "kernels with 90 % of the bytes": needed, **medians}
+
+
 ANALYSIS = Analysis(
     name="hot_kernels",
     version="1",
@@ -212,6 +218,10 @@ ANALYSIS = Analysis(
         derived("cumulative_share_of_payload", "", "The same for this kernel and all before it"),
         derived("share_of_rank_time", "", "Share of the run's rank time, 0 to 1"),
     ),
+    key=("label",),
+    fractions=("share_of_payload", "cumulative_share_of_payload", "share_of_rank_time"),
+    adds_up_to="events",
     sql=SQL,
     parameters=_parameters,
+    highlights=_highlights,
 )

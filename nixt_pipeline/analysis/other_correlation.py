@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from nixt_pipeline.analysis.base import Analysis
+from nixt_pipeline.analysis.base import Analysis, Highlights, Row
 from nixt_pipeline.analysis.columns import BUSBW_P25, BUSBW_P50, BUSBW_P75, EXEC_TIME_P50, RECORDS, event
 from nixt_pipeline.inspector.taxonomy import (
     COMMUNICATOR_COLUMNS,
@@ -134,6 +134,11 @@ def by_attributes(*attributes: str) -> Analysis:
     return replace(ANALYSIS, sql=_sql(dict.fromkeys(attributes)))
 
 
+def _highlights(rows: list[Row]) -> Highlights:
+    attributes = sorted({row["attribute"] for row in rows})
+    return {f"values of {name}": len({row["value"] for row in rows if row["attribute"] == name}) for name in attributes}
+
+
 ANALYSIS = Analysis(
     name="other_correlation",
     version="1",
@@ -155,5 +160,7 @@ ANALYSIS = Analysis(
         BUSBW_P75,
         EXEC_TIME_P50,
     ),
+    key=("attribute", "value", "coll", "coll_type"),
     sql=_sql(DEFAULT_ATTRIBUTES),
+    highlights=_highlights,
 )

@@ -1,6 +1,6 @@
 """Sends and Recvs by the two processes that they join."""
 
-from nixt_pipeline.analysis.base import Analysis, Shares
+from nixt_pipeline.analysis.base import Analysis, Highlights, Row, Shares
 from nixt_pipeline.analysis.columns import PAYLOAD_BYTES, count, derived, event
 from nixt_pipeline.inspector.taxonomy import BOOL, I64, RUN, STRING, Column, Role
 
@@ -73,6 +73,12 @@ LEFT JOIN places AS t
 ORDER BY ALL
 """
 
+
+def _highlights(rows: list[Row]) -> Highlights:
+    slowest = max((row["shorter_time_us"] for row in rows if row["shorter_time_us"]), default=None)
+    return {"P2P edges": len(rows), "slowest edge us": slowest}
+
+
 ANALYSIS = Analysis(
     name="p2p_edges",
     version="2",
@@ -111,6 +117,8 @@ ANALYSIS = Analysis(
         derived("shorter_time_us", "us", "The shorter of the two medians: the closest to the transfer"),
         Column("waiting_side", STRING, Role.DERIVED, "", "Send or Recv: the end whose median is longer"),
     ),
+    key=("incarnation", "id", "comm_name", "n_ranks", "nnodes", "source_rank", "target_rank", "coll_msg_size_bytes"),
     sql=SQL,
     shares=_SHARES,
+    highlights=_highlights,
 )

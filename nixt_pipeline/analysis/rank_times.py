@@ -1,6 +1,6 @@
 """How long each rank of each communicator spends in the hottest collectives, with the place where it runs."""
 
-from nixt_pipeline.analysis.base import Analysis, Shares
+from nixt_pipeline.analysis.base import Analysis, Highlights, Row, Shares
 from nixt_pipeline.analysis.columns import BUSBW_P50, EXEC_TIME_P50, RECORDS, count, derived, event
 from nixt_pipeline.analysis.distributions import KERNEL, OF_HOSTS, SAMPLES
 from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL
@@ -71,6 +71,11 @@ def _parameters(_settings: Settings) -> dict[str, object]:
     return {"kernels_shown": _KERNELS_SHOWN}
 
 
+def _highlights(rows: list[Row]) -> Highlights:
+    waits = [row["above_lowest_us"] for row in rows if row["above_lowest_us"] is not None]
+    return {"ranks": len(rows), "longest mean waiting us": max(waits, default=None)}
+
+
 ANALYSIS = Analysis(
     name="rank_times",
     version="2",
@@ -99,7 +104,9 @@ ANALYSIS = Analysis(
         BUSBW_P50,
         derived("above_lowest_us", "us", "Mean above the lowest mean of a rank of the communicator: its waiting"),
     ),
+    key=("incarnation", "label", "id", "comm_name", "rank", "hostname", "pid"),
     sql=SQL,
     parameters=_parameters,
     shares=_SHARES,
+    highlights=_highlights,
 )

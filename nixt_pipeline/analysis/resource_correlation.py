@@ -1,6 +1,6 @@
 """Which communicator shapes carry which operations and message sizes."""
 
-from nixt_pipeline.analysis.base import Analysis
+from nixt_pipeline.analysis.base import Analysis, Highlights, Row
 from nixt_pipeline.analysis.columns import PAYLOAD_BYTES, RECORDS, count, event
 from nixt_pipeline.inspector.taxonomy import RUN
 
@@ -31,6 +31,14 @@ LEFT JOIN cells_by_shape AS c
 ORDER BY r.n_ranks DESC, r.nnodes DESC, r.kind, r.coll, r.coll_msg_size_bytes
 """
 
+
+def _highlights(rows: list[Row]) -> Highlights:
+    return {
+        "communicator shapes": len({(row["n_ranks"], row["nnodes"]) for row in rows}),
+        "message sizes": len({row["coll_msg_size_bytes"] for row in rows}),
+    }
+
+
 ANALYSIS = Analysis(
     name="resource_correlation",
     version="1",
@@ -52,5 +60,8 @@ ANALYSIS = Analysis(
         ),
         PAYLOAD_BYTES,
     ),
+    key=("n_ranks", "nnodes", "kind", "coll", "coll_msg_size_bytes"),
+    adds_up_to="events",
     sql=SQL,
+    highlights=_highlights,
 )

@@ -270,6 +270,8 @@ RUN_KERNELS = Analysis(
         _list("group_transfer_us", F64, "us", "Median transfer of each group of hosts"),
         _list("group_wait_us", F64, "us", "Mean wait of a rank for each operation of each group of hosts"),
     ),
+    key=("kind", "coll", "n_ranks", "nnodes", "parallel_role", "coll_msg_size_bytes"),
+    in_report=False,
     sql=SQL.format(grouped_median=_GROUPED_MEDIAN),
     parameters=_parameters,
 )

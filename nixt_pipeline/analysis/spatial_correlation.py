@@ -1,6 +1,6 @@
 """How hosts and processes differ: their bandwidth, and how often each was the last to arrive."""
 
-from nixt_pipeline.analysis.base import Analysis, Shares
+from nixt_pipeline.analysis.base import Analysis, Highlights, Row, Shares
 from nixt_pipeline.analysis.columns import (
     BUSBW_P10,
     BUSBW_P50,
@@ -125,6 +125,17 @@ def _parameters(settings: Settings) -> dict[str, object]:
     }
 
 
+# A ratio to fewer expected arrivals than this is luck.
+_MIN_EXPECTED = 20
+
+
+def _highlights(rows: list[Row]) -> Highlights:
+    hosts = [row for row in rows if row["level"] == "host"]
+    compared = [row for row in hosts if (row["expected_last_arrivals"] or 0) >= _MIN_EXPECTED]
+    excess = max((row["last_arrivals"] / row["expected_last_arrivals"] for row in compared), default=None)
+    return {"hosts": len({row["hostname"] for row in hosts}), "most last arrivals of a host / expected": excess}
+
+
 ANALYSIS = Analysis(
     name="spatial_correlation",
     version="2",
@@ -165,7 +176,9 @@ ANALYSIS = Analysis(
             "Last arrivals if all ranks were last equally often: sum of 1/n_ranks per rank over decided cells",
         ),
     ),
+    key=("level", "hostname", "process", "coll", "coll_type"),
     sql=SQL,
     parameters=_parameters,
     shares=_SHARES,
+    highlights=_highlights,
 )

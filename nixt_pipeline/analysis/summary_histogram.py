@@ -1,6 +1,6 @@
 """How often each operation was recorded, and how many bytes it stands for."""
 
-from nixt_pipeline.analysis.base import Analysis
+from nixt_pipeline.analysis.base import TOP, Analysis, Highlights, Row, total
 from nixt_pipeline.analysis.columns import (
     BUSBW_P50,
     EXEC_TIME_P50,
@@ -67,6 +67,13 @@ LEFT JOIN distinct_collectives AS d
 ORDER BY o.kind, o.payload_bytes DESC, o.coll, o.coll_type
 """
 
+
+def _highlights(rows: list[Row]) -> Highlights:
+    largest = sorted(rows, key=lambda row: -(row["payload_bytes"] or 0))[:TOP]
+    medians = {f"busbw p50 GB/s, {row['coll']} {row['coll_type']}": row["busbw_p50_gbs"] for row in largest}
+    return {"records": sum(row["records"] for row in rows), "payload GB": total(rows, "payload_bytes") / 1e9, **medians}
+
+
 ANALYSIS = Analysis(
     name="summary_histogram",
     version="1",
@@ -91,5 +98,9 @@ ANALYSIS = Analysis(
         EXEC_TIME_P50,
         BUSBW_P50,
     ),
+    key=("kind", "coll", "coll_type"),
+    fractions=("share_of_records", "share_of_payload"),
+    adds_up_to="events",
     sql=SQL,
+    highlights=_highlights,
 )

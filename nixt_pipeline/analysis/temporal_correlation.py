@@ -1,6 +1,8 @@
 """How bandwidth and execution time developed over the run."""
 
-from nixt_pipeline.analysis.base import Analysis, Shares
+from statistics import median
+
+from nixt_pipeline.analysis.base import Analysis, Highlights, Row, Shares
 from nixt_pipeline.analysis.columns import (
     BUSBW_P25,
     BUSBW_P50,
@@ -116,6 +118,15 @@ def _parameters(settings: Settings) -> dict[str, object]:
     }
 
 
+def _highlights(rows: list[Row]) -> Highlights:
+    groups: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if row["transfer_busbw_p50_gbs"]:
+            groups.setdefault((row["coll"], row["coll_type"]), []).append(row["transfer_busbw_p50_gbs"])
+    lowest = min((min(values) / median(values) for values in groups.values()), default=None)
+    return {"time bins": len({row["bin_start_us"] for row in rows}), "slowest bin / median transfer bandwidth": lowest}
+
+
 ANALYSIS = Analysis(
     name="temporal_correlation",
     version="2",
@@ -146,7 +157,9 @@ ANALYSIS = Analysis(
         ),
         TRANSFER_BUSBW_P50,
     ),
+    key=("incarnation", "bin_start_us", "coll", "coll_type"),
     sql=SQL,
     parameters=_parameters,
     shares=_SHARES,
+    highlights=_highlights,
 )

@@ -1,6 +1,6 @@
 """How much times vary within a hot kernel, split in two ways: over time and between ranks, transfer and waiting."""
 
-from nixt_pipeline.analysis.base import Analysis
+from nixt_pipeline.analysis.base import TOP, Analysis, Highlights, Row
 from nixt_pipeline.analysis.columns import count, derived, event
 from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
@@ -87,6 +87,10 @@ def _parameters(_settings: Settings) -> dict[str, object]:
     return {"kernels_shown": _KERNELS_SHOWN, "sync_collectives": list(SYNC_COLLECTIVES)}
 
 
+def _highlights(rows: list[Row]) -> Highlights:
+    return {f"CV, {row['label']}": row["exec_time_cv"] for row in rows[:TOP]}
+
+
 ANALYSIS = Analysis(
     name="variation",
     version="1",
@@ -118,6 +122,9 @@ ANALYSIS = Analysis(
         derived("share_between_ranks", "", "Share of the variance that lies between ranks, 0 to 1"),
         derived("share_of_transfer", "", "Variance of the shortest times over the variance of all times, at most 1"),
     ),
+    key=("incarnation", "label"),
+    fractions=("share_between_ranks", "share_of_transfer"),
     sql=SQL,
     parameters=_parameters,
+    highlights=_highlights,
 )

@@ -1,15 +1,12 @@
-"""What runs are compared by, and each run against those that did the same work before."""
+"""Each run against those that did the same work before."""
 
 from collections.abc import Iterator
 from typing import get_args
 
 import dagster as dg
 
-from nixt_pipeline.analysis.base import materialise
-from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
-from nixt_pipeline.defs.analyses import analysis_checks
 from nixt_pipeline.defs.checks import fleet_checks
-from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
+from nixt_pipeline.defs.common import Result
 from nixt_pipeline.defs.fleet import fleet_asset
 from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
 from nixt_pipeline.defs.resources import NixtSettings
@@ -21,15 +18,9 @@ from nixt_pipeline.quality.fleet import COMPARISON_RULES, judge_comparisons
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.reporting.comparison_page import render_run_comparison
 from nixt_pipeline.settings import Settings
-from nixt_pipeline.store import layout
 from nixt_pipeline.store.reading import read_table
 
-# The lists of blocks and hosts are too long for a preview.
 _PREVIEW = (
-    "coll", "coll_type", "n_ranks", "nnodes", "parallel_role", "coll_msg_size_bytes", "operations", "capture_rate",
-    "transfer_p50_us", "wait_us", "transfer_busbw_gbs", "transfer_cv",
-)  # fmt: skip
-_COMPARISON_PREVIEW = (
     "run",
     "verdict",
     "suspected",
@@ -42,28 +33,6 @@ _COMPARISON_PREVIEW = (
 # Pages of older runs are made when somebody asks: drawing thousands would take longer than comparing them.
 MAX_PAGES = 20
 _VERDICTS = get_args(Change)
-
-
-@run_asset(
-    name=RUN_KERNELS.name,
-    description=f"**{RUN_KERNELS.question}**\n\n{RUN_KERNELS.reading}",
-    group=ANALYSES,
-    kinds={"duckdb", "parquet"},
-    code_version=RUN_KERNELS.version,
-    columns=RUN_KERNELS.columns,
-    deps=["collective_cells"],
-)
-def run_kernels(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
-    """See the description above."""
-    settings, run = nixt.load(), context.partition_key
-    table = materialise(RUN_KERNELS, run, settings)
-    path = layout.results_path(settings, RUN_KERNELS.name, run)
-    return result(
-        table.num_rows, {"dagster/uri": path.resolve().as_uri(), "first rows": arrow_preview(table, _PREVIEW)}
-    )
-
-
-run_kernels_checks = analysis_checks(RUN_KERNELS)
 
 
 @fleet_asset(
@@ -90,7 +59,7 @@ def run_comparison(nixt: NixtSettings) -> Result:
         metadata={
             "dagster/row_count": table.num_rows,
             "dagster/uri": against_path(settings).resolve().as_uri(),
-            "newest runs": arrow_preview(newest, _COMPARISON_PREVIEW),
+            "newest runs": arrow_preview(newest, _PREVIEW),
             **flat_numbers({"compared": len(made), **{name: verdicts.count(name) for name in _VERDICTS}}),
         }
     )

@@ -10,7 +10,7 @@ import dagster as dg
 from nixt_pipeline.analysis import ANALYSES
 
 STAGES = ("raw_log_inventory", "validated_records", "typed_events", "event_store")
-RESULTS = ("collective_cells", *(analysis.name for analysis in ANALYSES), "run_kernels", "findings", "run_report")
+RESULTS = ("collective_cells", *(analysis.name for analysis in ANALYSES), "findings", "run_report")
 
 ingest_run = dg.define_asset_job(
     "ingest_run",

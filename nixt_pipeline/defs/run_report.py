@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from nixt_pipeline.analysis import ANALYSES
+from nixt_pipeline.analysis import REPORTED
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import REPORTS, Result, run_asset
 from nixt_pipeline.defs.metadata import flat_numbers, report_links, table_preview
@@ -22,7 +22,7 @@ from nixt_pipeline.settings import Settings
     kinds={"html", "matplotlib"},
     code_version="2",
     columns=[RUN],
-    deps=[*(analysis.name for analysis in ANALYSES), "findings"],
+    deps=[*(analysis.name for analysis in REPORTED), "findings"],
 )
 def run_report(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
     """**The report of a run**: a page that needs no server and no network, with its tables beside it.
@@ -49,7 +49,7 @@ def run_report(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
 
 
 def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
-    yield from judge_report(run, settings, [*(analysis.name for analysis in ANALYSES), "findings"])
+    yield from judge_report(run, settings, [*(analysis.name for analysis in REPORTED), "findings"])
 
 
 run_report_checks = run_checks("run_report", REPORT_RULES, _judge)

@@ -1,60 +1,18 @@
 """Rules for the results of analyses: each row is one group, and no record is counted twice or forgotten."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nixt_pipeline.analysis.base import Analysis, Counted
+from nixt_pipeline.analysis.coverage import ANALYSIS as COVERAGE
 from nixt_pipeline.quality.expectations import Suite, between, judge, present, rows_between, unique
 from nixt_pipeline.quality.verdicts import Rule, Verdict
 from nixt_pipeline.settings import Thresholds
 
-# The stored records that an analysis must account for.
-Counted = Literal["events", "collectives"]
-
 # A sum of some thousand shares differs from 1 by rounding only.
 _SHARE_TOLERANCE = 1e-6
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What a result looks like: its key, its columns between 0 and 1, and which records its rows add up to."""
-
-    key: tuple[str, ...]
-    shares: tuple[str, ...] = ()
-    adds_up_to: Counted | None = None
-
-
-SHAPES = {
-    "summary_histogram": Shape(
-        ("kind", "coll", "coll_type"), ("share_of_records", "share_of_payload"), adds_up_to="events"
-    ),
-    "temporal_correlation": Shape(("incarnation", "bin_start_us", "coll", "coll_type")),
-    "spatial_correlation": Shape(("level", "hostname", "process", "coll", "coll_type")),
-    "resource_correlation": Shape(("n_ranks", "nnodes", "kind", "coll", "coll_msg_size_bytes"), adds_up_to="events"),
-    "other_correlation": Shape(("attribute", "value", "coll", "coll_type")),
-    "hot_kernels": Shape(
-        ("label",),
-        ("share_of_payload", "cumulative_share_of_payload", "share_of_rank_time"),
-        adds_up_to="events",
-    ),
-    "bandwidth_ecdf": Shape(("label", "measure", "quantile"), ("quantile",)),
-    "run_kernels": Shape(("kind", "coll", "n_ranks", "nnodes", "parallel_role", "coll_msg_size_bytes")),
-    "time_ecdf": Shape(("label", "measure", "quantile"), ("quantile",)),
-    "waiting_by_progress": Shape(("incarnation", "label", "stretch")),
-    "waiting_over_time": Shape(("incarnation", "bin_start_us", "label")),
-    "host_lateness": Shape(("incarnation", "bin_start_us", "hostname"), ("share_of_rank_time",)),
-    "rank_times": Shape(("incarnation", "label", "id", "comm_name", "rank", "hostname", "pid")),
-    "p2p_edges": Shape(
-        ("incarnation", "id", "comm_name", "n_ranks", "nnodes", "source_rank", "target_rank", "coll_msg_size_bytes")
-    ),
-    "variation": Shape(("incarnation", "label"), ("share_between_ranks", "share_of_transfer")),
-    "coverage": Shape(
-        ("incarnation", "id", "comm_name", "n_ranks", "nnodes", "coll"), ("complete_share",), adds_up_to="collectives"
-    ),
-}
 
 ONE_ROW_PER_GROUP = Rule(
     "every_row_is_one_group",
@@ -75,34 +33,36 @@ CAPTURED_ENOUGH = Rule(
 )
 
 
-def result_rules(analysis: str) -> tuple[Rule, ...]:
+def result_rules(analysis: Analysis) -> tuple[Rule, ...]:
     """The rules for the result of `analysis`."""
-    shape = SHAPES[analysis]
-    rules = (ONE_ROW_PER_GROUP, COUNTED_ONCE) if shape.adds_up_to else (ONE_ROW_PER_GROUP,)
-    return (*rules, CAPTURED_ENOUGH) if analysis == "coverage" else rules
+    rules = (ONE_ROW_PER_GROUP, COUNTED_ONCE) if analysis.adds_up_to else (ONE_ROW_PER_GROUP,)
+    return (*rules, CAPTURED_ENOUGH) if analysis.name == COVERAGE.name else rules
 
 
-def judge_result(analysis: str, result: pa.Table, stored: dict[Counted, int], limits: Thresholds) -> Iterator[Verdict]:
+def judge_result(
+    analysis: Analysis, result: pa.Table, stored: dict[Counted, int], limits: Thresholds
+) -> Iterator[Verdict]:
     """Apply `result_rules`; `stored` says how many records of each kind the store holds."""
-    shape = SHAPES[analysis]
-    yield from judge(
-        result, [result_suite(shape, rows_expected=1 if stored["events"] and shape.adds_up_to == "events" else 0)]
-    )
-    if shape.adds_up_to:
-        yield _counted_once(result, shape.adds_up_to, stored[shape.adds_up_to])
-    if analysis == "coverage":
+    rows_expected = 1 if stored["events"] and analysis.adds_up_to == "events" else 0
+    yield from judge(result, [_suite(analysis, rows_expected)])
+    if analysis.adds_up_to:
+        yield _counted_once(result, analysis.adds_up_to, stored[analysis.adds_up_to])
+    if analysis.name == COVERAGE.name:
         yield captured_enough(result, limits.analysis.min_capture_rate)
 
 
-def result_suite(shape: Shape, rows_expected: int) -> Suite:
-    """The expectations that any result of this shape must meet."""
+def _suite(analysis: Analysis, rows_expected: int) -> Suite:
+    """The expectations that any result of this analysis must meet."""
     return Suite(
         ONE_ROW_PER_GROUP,
         (
             present("run", "every row names its run"),
             rows_between(rows_expected, None, "there is a result wherever there are records"),
-            unique(shape.key, f"no two rows have the same {', '.join(shape.key)}"),
-            *(between(share, 0.0, 1.0 + _SHARE_TOLERANCE, f"{share} lies between 0 and 1") for share in shape.shares),
+            unique(analysis.key, f"no two rows have the same {', '.join(analysis.key)}"),
+            *(
+                between(share, 0.0, 1.0 + _SHARE_TOLERANCE, f"{share} lies between 0 and 1")
+                for share in analysis.fractions
+            ),
         ),
     )
 

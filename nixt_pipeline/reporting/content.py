@@ -136,10 +136,10 @@ _STORED = ("files", "rejects", "communicators", "processes", "hosts")
 
 def load_content(run: str, settings: Settings) -> RunContent:
     """Read what the report of `run` shows. Raises `UnknownRunError` for a run that is not in the store."""
-    from nixt_pipeline.analysis import ANALYSES
+    from nixt_pipeline.analysis import REPORTED
 
     manifest = read_manifest(settings, run)
-    results = [*(analysis.name for analysis in ANALYSES), "findings"]
+    results = [*(analysis.name for analysis in REPORTED), "findings"]
     computed = [name for name in results if layout.results_path(settings, name, run).exists()]
     with catalog.open_run(settings, run) as con:
         con.execute(
@@ -152,7 +152,7 @@ def load_content(run: str, settings: Settings) -> RunContent:
         for name in computed:
             # The name is one of the package's own analyses, and an identifier cannot be a bound parameter.
             tables[name] = con.sql(f'SELECT * FROM "{name}"').to_arrow_table()
-    readings = {item.name: Reading(item.title, item.question, item.reading) for item in ANALYSES}
+    readings = {item.name: Reading(item.title, item.question, item.reading) for item in REPORTED}
     return RunContent(
         manifest,
         tables,
@@ -166,14 +166,14 @@ def load_content(run: str, settings: Settings) -> RunContent:
 
 def _sources(manifest: Manifest, computed: Sequence[str], settings: Settings) -> tuple[Source, ...]:
     """How every table of the report was made: the findings, the analyses, and what is read from the store itself."""
-    from nixt_pipeline.analysis import ANALYSES
+    from nixt_pipeline.analysis import REPORTED
 
     found = []
     if "findings" in computed:
         path = str(layout.results_path(settings, "findings", manifest.run))
         note = "Made by the rules in `docs/diagnosis.md`, from the collective cells and the events."
         found.append(Source("findings", "Findings", path=path, note=note))
-    for item in ANALYSES:
+    for item in REPORTED:
         if item.name in computed:
             sql = "\n".join((item.shares.parameters, item.shares.sql, item.sql)) if item.shares else item.sql
             note = "In three steps: the shares of the work, the SQL of a share, and their union." if item.shares else ""
@@ -187,9 +187,9 @@ def _sources(manifest: Manifest, computed: Sequence[str], settings: Settings) ->
 
 def _glossary() -> tuple[Glossed, ...]:
     """Every column of every table and result, first meaning first, each name and meaning once."""
-    from nixt_pipeline.analysis import ANALYSES
+    from nixt_pipeline.analysis import REPORTED
     from nixt_pipeline.inspector import taxonomy
 
-    groups = [taxonomy.EVENT_DERIVED_COLUMNS, *taxonomy.TABLES.values(), *(analysis.columns for analysis in ANALYSES)]
+    groups = [taxonomy.EVENT_DERIVED_COLUMNS, *taxonomy.TABLES.values(), *(analysis.columns for analysis in REPORTED)]
     glossed = {(c.name, c.meaning): Glossed(c.name, c.role.value, c.unit, c.meaning) for group in groups for c in group}
     return tuple(sorted(glossed.values(), key=lambda entry: entry.name))

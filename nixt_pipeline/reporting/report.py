@@ -18,7 +18,8 @@ from nixt_pipeline.reporting.diagnosis import (
 from nixt_pipeline.reporting.downloads import downloads, report_json, write_downloads
 from nixt_pipeline.reporting.index import LINE_FILE, run_line
 from nixt_pipeline.reporting.quality import facts_section, quality_section
-from nixt_pipeline.reporting.sections import ANALYSIS_SECTIONS, COVERAGE, analysis_section, communicators_section
+from nixt_pipeline.reporting.sections import ANALYSIS_SECTIONS, COVERAGE, analysis_section
+from nixt_pipeline.reporting.structure import communicators_section
 from nixt_pipeline.reporting.summary import key_facts, meters, raw_data, tiles
 from nixt_pipeline.reporting.text import iso
 from nixt_pipeline.reporting.views import Card, Fact, Meter, SectionView, Tile

@@ -5,28 +5,36 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from nixt_pipeline.reporting import drawing, figures, payload, shapes
+from nixt_pipeline.analysis import REPORTED, Analysis
+from nixt_pipeline.reporting import (
+    drawing,
+    edges,
+    figures,
+    lateness,
+    payload,
+    progress,
+    rank_map,
+    shapes,
+    variation,
+    waiting,
+)
 from nixt_pipeline.reporting.anchors import kernel_anchor
 from nixt_pipeline.reporting.content import Reading, RunContent
 from nixt_pipeline.reporting.distributions import bandwidth_section, kernel_ranges, time_section
-from nixt_pipeline.reporting.edges import edges_section
 from nixt_pipeline.reporting.entities import entities_section, message_sizes
-from nixt_pipeline.reporting.lateness import lateness_section
 from nixt_pipeline.reporting.legends import type_legend
-from nixt_pipeline.reporting.palette import ALERT_COLOUR, DECADE_COLOURS, INK
-from nixt_pipeline.reporting.progress import progress_section
+from nixt_pipeline.reporting.palette import ALERT_COLOUR, INK
 from nixt_pipeline.reporting.quality import SHOWN_ROWS, coverage_parts
-from nixt_pipeline.reporting.rank_map import ranks_section
-from nixt_pipeline.reporting.rows import Order, first_launches, first_rows, not_drawn
-from nixt_pipeline.reporting.text import count, duration, gbs, number, percent, plain, sentence, shorten, size, utc
-from nixt_pipeline.reporting.variation import variation_section
+from nixt_pipeline.reporting.rows import first_launches, first_rows, not_drawn
+from nixt_pipeline.reporting.structure import others_section, payload_section, sizes_section
+from nixt_pipeline.reporting.text import count, duration, gbs, number, percent, plain, sentence, size, utc
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, Spec, table_view
-from nixt_pipeline.reporting.waiting import waiting_section
 
 # A transfer that stays above this share of its median is steady.
 _STEADY_SHARE = 0.9
+# Panels of a picture of several: the section has them all.
+_PANELS = 2
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,8 @@ class AnalysisSection:
     anchor: str
     title: str
     build: Callable[[RunContent, pa.Table], SectionView]
+    # One figure of it, for the Dagster UI: SVG, from a result with rows. None where it has only tables.
+    picture: Callable[[pa.Table], str] | None = None
 
 
 def analysis_section(content: RunContent, section: AnalysisSection) -> SectionView:
@@ -53,53 +63,6 @@ def analysis_section(content: RunContent, section: AnalysisSection) -> SectionVi
     return replace(
         frame, caveats=caveats, notes=built.notes, facts=built.facts, figures=built.figures, tables=built.tables
     )
-
-
-def _payload(_content: RunContent, table: pa.Table) -> SectionView:
-    data = payload.payload_bars(table)
-    order: tuple[Order, ...] = (
-        ("payload_bytes", "descending"),
-        ("kind", "ascending"),
-        ("coll", "ascending"),
-        ("coll_type", "ascending"),
-    )
-    rows = first_rows(table, SHOWN_ROWS, *order)
-    columns = (
-        Spec("Function", "coll"),
-        Spec("Placement", "coll_type"),
-        Spec("Kind", "kind"),
-        Spec("Records", "records", count, numeric=True),
-        Spec("Collectives", "collectives", count, numeric=True),
-        Spec("Observed payload", "payload_bytes", size, numeric=True),
-        Spec("Share of payload", "share_of_payload", percent, numeric=True),
-        Spec("Share of records", "share_of_records", percent, numeric=True),
-        Spec("Median time", "exec_time_p50_us", duration, numeric=True),
-        Spec("Median bandwidth, GB/s", "busbw_p50_gbs", gbs, numeric=True),
-        Spec("Unusable times", "unusable_times", count, numeric=True),
-    )
-    drawn: tuple[FigureView, ...] = ()
-    if data.total_bytes:
-        coll, segments = data.bars[0]
-        largest = max(segments, key=lambda segment: segment.payload_bytes)
-        share = sum(segment.payload_bytes for segment in segments) / data.total_bytes
-        reading = (
-            f"{shorten(coll, 24)} carries {percent(share)} of the observed {size(data.total_bytes)}, "
-            f"most of it on {plain(largest.coll_type)} communicators."
-        )
-        drawn = (
-            FigureView(
-                drawing.draw_payload(data),
-                "Shares of the payload of the whole run, by function, coloured by placement.",
-                anchor="figure-payload",
-                title="Bytes by function and placement",
-                reading=reading,
-                legend=type_legend(segment.coll_type for _, segments in data.bars for segment in segments),
-                source="summary_histogram",
-            ),
-        )
-    notes = ("Payload is summed over the records of all ranks: what was observed, and at most what the job sent.",)
-    tables = (table_view("By function and placement", rows, columns, total=table.num_rows, source="summary_histogram"),)
-    return SectionView("", "", notes=notes, figures=drawn, tables=tables)
 
 
 def _hot_kernels(_content: RunContent, table: pa.Table) -> SectionView:
@@ -208,134 +171,131 @@ def _steadiness(launch: figures.TimeFigure) -> str:
     return worst[1]
 
 
-def _sizes(_content: RunContent, table: pa.Table) -> SectionView:
-    data = shapes.heat_map(table)
-    order: tuple[Order, ...] = (
-        ("records", "descending"),
-        ("coll", "ascending"),
-        ("n_ranks", "ascending"),
-        ("coll_msg_size_bytes", "ascending"),
+def _any_table(analysis: Analysis) -> Callable[[RunContent, pa.Table], SectionView]:
+    """For an analysis that no section was made for: its first rows as they are."""
+    columns = tuple(
+        Spec(column.name, column.name, numeric=column.unit != "")
+        for column in analysis.columns[1:]
+        if not pa.types.is_list(column.type)
     )
-    rows = first_rows(table, SHOWN_ROWS, *order)
-    columns = (
-        Spec("Ranks", "n_ranks", count, numeric=True),
-        Spec("NCCL nodes", "nnodes", count, numeric=True),
-        Spec("Placement", "coll_type"),
-        Spec("Function", "coll"),
-        Spec("Message size", "coll_msg_size_bytes", size, numeric=True),
-        Spec("Records", "records", count, numeric=True),
-        Spec("Collectives", "collectives", count, numeric=True),
-        Spec("Observed payload", "payload_bytes", size, numeric=True),
-    )
-    drawn: tuple[FigureView, ...] = ()
-    if data.cells:
-        cut = (
-            f" The {len(data.rows)} of {count(data.total_rows)} shapes with most records."
-            if data.total_rows > len(data.rows)
-            else ""
-        )
-        decades = sorted({drawing.decade_of(records) for _, _, records in data.cells})
-        total = pc.sum(table["records"]).as_py()
-        drawn = (
-            FigureView(
-                drawing.draw_heat_map(data),
-                f"Records by communicator shape (ranks r / NCCL nodes n), function and message size.{cut}",
-                anchor="figure-sizes",
-                title="Calls by topology and size",
-                reading=(
-                    f"{plain(rows[0]['coll'])} of {size(rows[0]['coll_msg_size_bytes'])} is recorded most often: "
-                    f"{percent(rows[0]['records'] / total)} of {count(total)} records."
-                ),
-                legend=(
-                    *(LegendEntry(drawing.decade_label(decade), DECADE_COLOURS[decade]) for decade in decades),
-                    *type_legend(coll_type for _, coll_type in data.rows),
-                ),
-                source="resource_correlation",
-            ),
-        )
-    tables = (table_view("By records", rows, columns, total=table.num_rows, source="resource_correlation"),)
-    return SectionView("", "", figures=drawn, tables=tables)
+
+    def build(_content: RunContent, table: pa.Table) -> SectionView:
+        rows = table.slice(0, SHOWN_ROWS).to_pylist()
+        view = table_view("First rows", rows, columns, total=table.num_rows, source=analysis.name)
+        return SectionView("", "", tables=(view,))
+
+    return build
 
 
-def _others(_content: RunContent, table: pa.Table) -> SectionView:
-    # An attribute with one value correlates with nothing.
-    distinct = table.group_by(["attribute", "value"]).aggregate([])
-    values = distinct.group_by("attribute").aggregate([([], "count_all")])
-    single = values.filter(pc.equal(values["count_all"], 1))["attribute"].combine_chunks()
-    is_single = pc.is_in(distinct["attribute"], value_set=single)
-    same = [
-        f"{row['attribute']} is {shorten(plain(row['value']), 60)}"
-        for row in sorted(distinct.filter(is_single).to_pylist(), key=lambda row: row["attribute"])
-    ]
-    several = table.filter(pc.invert(pc.is_in(table["attribute"], value_set=single)))
-    order: tuple[Order, ...] = (
-        ("attribute", "ascending"),
-        ("coll", "ascending"),
-        ("coll_type", "ascending"),
-        ("records", "descending"),
-        ("value", "ascending"),
-    )
-    rows = first_rows(several, SHOWN_ROWS, *order)
-    columns = (
-        Spec("Attribute", "attribute"),
-        Spec("Value", "value"),
-        Spec("Function", "coll"),
-        Spec("Placement", "coll_type"),
-        Spec("Records", "records", count, numeric=True),
-        Spec("Bandwidth p25, GB/s", "busbw_p25_gbs", gbs, numeric=True),
-        Spec("p50", "busbw_p50_gbs", gbs, numeric=True),
-        Spec("p75", "busbw_p75_gbs", gbs, numeric=True),
-        Spec("Time p50", "exec_time_p50_us", duration, numeric=True),
-    )
-    notes = (f"The same in every record, so nothing to compare: {'; '.join(same)}.",) if same else ()
-    table_of = table_view("Bandwidth by attribute", rows, columns, total=several.num_rows, source="other_correlation")
-    tables = (table_of,) if rows else ()
-    return SectionView("", "", notes=notes, tables=tables)
-
-
-def communicators_section(content: RunContent) -> SectionView:
-    """Communicators with their role and how it was told."""
-    table = content.tables.get("communicators")
-    title = "Communicators"
-    if table is None or table.num_rows == 0:
-        return SectionView("communicators", title, state="empty")
-    rows = first_rows(table, SHOWN_ROWS, ("records", "descending"), ("id", "ascending"))
-    for row in rows:
-        row["ranks"] = f"{count(row['ranks_seen'])} of {count(row['n_ranks'])}"
-    columns = (
-        Spec("Communicator", "id"),
-        Spec("Name", "comm_name"),
-        Spec("Placement", "coll_type"),
-        Spec("Role", "parallel_role", lambda role: "not told" if role is None else plain(role)),
-        Spec("Role told by", "parallel_role_source"),
-        Spec("Ranks seen", "ranks"),
-        Spec("NCCL nodes", "nnodes", count, numeric=True),
-        Spec("Hosts", "hosts_seen", count, numeric=True),
-        Spec("Launch", "incarnation", count, numeric=True),
-        Spec("Records", "records", count, numeric=True),
-    )
-    notes = (
-        "The log does not name the parallel role. It is told from the name the framework gave, or guessed from the "
-        "shape; the table says which.",
-    )
-    view = table_view("Communicators with most records", rows, columns, total=table.num_rows, source="communicators")
-    return SectionView("communicators", title, notes=notes, tables=(view,))
+def _first_launch(table: pa.Table) -> pa.Table:
+    return first_launches(table, limit=1)[0]
 
 
 COVERAGE = AnalysisSection("coverage", "coverage", "Coverage", lambda content, _: coverage_parts(content))
-ANALYSIS_SECTIONS = (
-    AnalysisSection("summary_histogram", "payload", "Communication structure", _payload),
-    AnalysisSection("hot_kernels", "kernels", "Hot kernels", _hot_kernels),
-    AnalysisSection("resource_correlation", "sizes", "Sizes and shapes", _sizes),
-    AnalysisSection("bandwidth_ecdf", "distributions", "Bandwidth distributions", bandwidth_section),
-    AnalysisSection("time_ecdf", "times", "Time distributions", time_section),
-    AnalysisSection("temporal_correlation", "time", "Bandwidth over time", _time),
-    AnalysisSection("waiting_over_time", "waiting", "Waiting over time", waiting_section),
-    AnalysisSection("waiting_by_progress", "progress", "Waiting by progress", progress_section),
-    AnalysisSection("host_lateness", "lateness", "Lateness of hosts", lateness_section),
-    AnalysisSection("spatial_correlation", "entities", "Hosts and processes", entities_section),
-    AnalysisSection("rank_times", "ranks", "Ranks", ranks_section),
-    AnalysisSection("p2p_edges", "edges", "Pipeline and P2P", edges_section),
-    AnalysisSection("variation", "variation", "Variation", variation_section),
-    AnalysisSection("other_correlation", "others", "Other correlations", _others),
+_OWN_SECTIONS = (
+    AnalysisSection(
+        "summary_histogram",
+        "payload",
+        "Communication structure",
+        payload_section,
+        lambda table: drawing.draw_payload(payload.payload_bars(table)),
+    ),
+    AnalysisSection(
+        "hot_kernels",
+        "kernels",
+        "Hot kernels",
+        _hot_kernels,
+        lambda table: drawing.draw_kernels(figures.kernel_bars(table)),
+    ),
+    AnalysisSection(
+        "resource_correlation",
+        "sizes",
+        "Sizes and shapes",
+        sizes_section,
+        lambda table: drawing.draw_heat_map(shapes.heat_map(table)),
+    ),
+    AnalysisSection(
+        "bandwidth_ecdf",
+        "distributions",
+        "Bandwidth distributions",
+        bandwidth_section,
+        lambda table: drawing.draw_ecdf(figures.ecdf_figure(table, _PANELS)),
+    ),
+    AnalysisSection(
+        "time_ecdf",
+        "times",
+        "Time distributions",
+        time_section,
+        lambda table: drawing.draw_ecdf(figures.ecdf_figure(table, _PANELS), "times", "us"),
+    ),
+    AnalysisSection(
+        "temporal_correlation",
+        "time",
+        "Bandwidth over time",
+        _time,
+        lambda table: drawing.draw_time(figures.time_figures(_first_launch(table), _PANELS)[0], "time"),
+    ),
+    AnalysisSection(
+        "waiting_over_time",
+        "waiting",
+        "Waiting over time",
+        waiting.waiting_section,
+        lambda table: waiting.draw_total(waiting.waiting_of(_first_launch(table))[0], "waiting"),
+    ),
+    AnalysisSection(
+        "waiting_by_progress",
+        "progress",
+        "Waiting by progress",
+        progress.progress_section,
+        lambda table: progress.draw_progress(progress.progress_of(_first_launch(table))[0], "progress"),
+    ),
+    AnalysisSection(
+        "host_lateness",
+        "lateness",
+        "Lateness of hosts",
+        lateness.lateness_section,
+        lambda table: lateness.draw_lateness(lateness.lateness_maps(_first_launch(table))[0], "lateness"),
+    ),
+    AnalysisSection(
+        "spatial_correlation",
+        "entities",
+        "Hosts and processes",
+        entities_section,
+        lambda table: drawing.draw_last_arrivals(figures.last_arrivals(table, "host"), "hosts"),
+    ),
+    AnalysisSection(
+        "rank_times",
+        "ranks",
+        "Ranks",
+        rank_map.ranks_section,
+        lambda table: rank_map.draw_map(rank_map.rank_maps(_first_launch(table))[0], "ranks"),
+    ),
+    AnalysisSection(
+        "p2p_edges",
+        "edges",
+        "Pipeline and P2P",
+        edges.edges_section,
+        lambda table: edges.draw_edges(edges.edge_panels(table)[0], "edges"),
+    ),
+    AnalysisSection(
+        "variation",
+        "variation",
+        "Variation",
+        variation.variation_section,
+        lambda table: variation.draw_variation(variation.variations(_first_launch(table)), "variation"),
+    ),
+    AnalysisSection("other_correlation", "others", "Other correlations", others_section),
 )
+ANALYSIS_SECTIONS = (
+    *_OWN_SECTIONS,
+    *(
+        AnalysisSection(item.name, item.name.replace("_", "-"), item.title, _any_table(item))
+        for item in REPORTED
+        if item.name not in {COVERAGE.analysis, *(section.analysis for section in _OWN_SECTIONS)}
+    ),
+)
+
+
+def pictures() -> dict[str, Callable[[pa.Table], str]]:
+    """The figure of each analysis that has one, by its name."""
+    return {section.analysis: section.picture for section in ANALYSIS_SECTIONS if section.picture}

@@ -4,14 +4,13 @@ import pyarrow as pa
 import pytest
 
 from nixt_pipeline.analysis import ANALYSES, analysis_named
-from nixt_pipeline.analysis.highlights import highlights
 from nixt_pipeline.inspector.taxonomy import schema
 
 
 def of(analysis: str, *rows: dict[str, Any]) -> dict[str, float | None]:
     columns = schema(analysis_named(analysis).columns)
     filled = [{name: row.get(name) for name in columns.names} | {"run": "job"} for row in rows]
-    return highlights(analysis, pa.Table.from_pylist(filled, schema=columns))
+    return analysis_named(analysis).highlights(pa.Table.from_pylist(filled, schema=columns).to_pylist())
 
 
 @pytest.mark.parametrize("analysis", [analysis.name for analysis in ANALYSES])

@@ -7,11 +7,11 @@ import dagster as dg
 import pytest
 
 import nixt_pipeline
-from nixt_pipeline.analysis import ANALYSES
+from nixt_pipeline.analysis import ANALYSES, REPORTED
 from nixt_pipeline.definitions import defs
 
 STAGES = ["raw_log_inventory", "validated_records", "typed_events", "event_store", "collective_cells"]
-PER_RUN = [*STAGES, *(analysis.name for analysis in ANALYSES), "run_kernels", "findings", "run_report"]
+PER_RUN = [*STAGES, *(analysis.name for analysis in ANALYSES), "findings", "run_report"]
 FLEET = [
     "run_catalog", "baselines", "run_comparison", "host_health", "scaling", "benchmark_variation", "fleet_report",
 ]  # fmt: skip
@@ -46,10 +46,9 @@ def test_the_graph_runs_from_left_to_right() -> None:
         assert [dep.asset_key.to_user_string() for dep in SPECS[name].deps] == [upstream]
     for analysis in ANALYSES:
         assert [dep.asset_key.to_user_string() for dep in SPECS[analysis.name].deps] == ["collective_cells"]
-    assert [dep.asset_key.to_user_string() for dep in SPECS["run_kernels"].deps] == ["collective_cells"]
     # A regression is told by the kernels.
     assert {dep.asset_key.to_user_string() for dep in SPECS["findings"].deps} == {"collective_cells", "run_kernels"}
-    shown = {"findings", *(item.name for item in ANALYSES)}
+    shown = {"findings", *(item.name for item in REPORTED)}
     assert {dep.asset_key.to_user_string() for dep in SPECS["run_report"].deps} == shown
 
 

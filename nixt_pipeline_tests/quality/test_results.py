@@ -3,65 +3,60 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nixt_pipeline.analysis import ANALYSES
-from nixt_pipeline.analysis.base import Analysis
-from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
+from nixt_pipeline.analysis import ANALYSES, analysis_named
+from nixt_pipeline.analysis.base import Counted
 from nixt_pipeline.inspector.taxonomy import schema
-from nixt_pipeline.quality.results import SHAPES, Counted, captured_enough, judge_result, result_rules
+from nixt_pipeline.quality.results import captured_enough, judge_result, result_rules
 from nixt_pipeline.settings import Thresholds
 
-# The analyses of reports, and what comparisons are made of.
-RESULTS: dict[str, Analysis] = {analysis.name: analysis for analysis in (*ANALYSES, RUN_KERNELS)}
+NAMES = [analysis.name for analysis in ANALYSES]
 STORED: dict[Counted, int] = {"events": 10, "collectives": 10}
 
 
 def table(analysis: str, *rows: dict[str, Any]) -> pa.Table:
-    columns = schema(RESULTS[analysis].columns)
+    columns = schema(analysis_named(analysis).columns)
     filled = [{name: row.get(name) for name in columns.names} | {"run": "job"} for row in rows]
     return pa.Table.from_pylist(filled, schema=columns)
 
 
 def failing(analysis: str, *rows: dict[str, Any]) -> set[str]:
-    verdicts = judge_result(analysis, table(analysis, *rows), STORED, Thresholds())
+    verdicts = judge_result(analysis_named(analysis), table(analysis, *rows), STORED, Thresholds())
     return {verdict.rule for verdict in verdicts if not verdict.passed}
 
 
 def key_row(analysis: str) -> dict[str, Any]:
     """A row with a value in each key column; keys of any type take 1, text, or a half."""
-    types = schema(RESULTS[analysis].columns)
+    types = schema(analysis_named(analysis).columns)
     values: dict[str, Any] = {}
-    for name in SHAPES[analysis].key:
+    for name in analysis_named(analysis).key:
         column = types.field(name).type
         values[name] = "x" if pa.types.is_string(column) else 0.5 if pa.types.is_floating(column) else 1
     return values | {"kind": "collective", "capture_rate": 1.0, "sn_expected": 5, "n_ranks": 2}
 
 
-def test_every_analysis_has_a_shape_whose_columns_exist() -> None:
-    assert set(RESULTS) == set(SHAPES)
-    for analysis in RESULTS.values():
+def test_the_columns_of_keys_and_fractions_exist() -> None:
+    for analysis in ANALYSES:
         names = {column.name for column in analysis.columns}
-        assert set(SHAPES[analysis.name].key) | set(SHAPES[analysis.name].shares) <= names
+        assert set(analysis.key) | set(analysis.fractions) <= names
 
 
-@pytest.mark.parametrize("analysis", SHAPES)
+@pytest.mark.parametrize("analysis", NAMES)
 def test_a_result_with_one_row_per_group_that_counts_every_record_passes(analysis: str) -> None:
     assert failing(analysis, key_row(analysis) | {"records": 10}) == set()
 
 
-@pytest.mark.parametrize("analysis", SHAPES)
+@pytest.mark.parametrize("analysis", NAMES)
 def test_a_group_that_appears_twice_is_found(analysis: str) -> None:
     half = key_row(analysis) | {"records": 5}
     assert failing(analysis, half, half) == {"every_row_is_one_group"}
 
 
-@pytest.mark.parametrize("analysis", [name for name, shape in SHAPES.items() if shape.adds_up_to])
+@pytest.mark.parametrize("analysis", [item.name for item in ANALYSES if item.adds_up_to])
 def test_a_record_that_was_lost_is_found(analysis: str) -> None:
     assert failing(analysis, key_row(analysis) | {"records": 9}) == {"every_record_is_counted_once"}
 
 
-@pytest.mark.parametrize(
-    ("analysis", "share"), [(name, share) for name, shape in SHAPES.items() for share in shape.shares]
-)
+@pytest.mark.parametrize(("analysis", "share"), [(item.name, share) for item in ANALYSES for share in item.fractions])
 def test_a_share_above_one_is_found(analysis: str, share: str) -> None:
     assert failing(analysis, key_row(analysis) | {"records": 10, share: 1.5}) == {"every_row_is_one_group"}
 
@@ -72,7 +67,7 @@ def test_an_empty_result_of_a_run_with_records_is_found() -> None:
 
 def test_only_coverage_says_whether_ranks_can_be_compared() -> None:
     rule = "the_log_captured_enough_to_compare_ranks"
-    assert [name for name in SHAPES if rule in {found.name for found in result_rules(name)}] == ["coverage"]
+    assert [item.name for item in ANALYSES if rule in {found.name for found in result_rules(item)}] == ["coverage"]
 
 
 def test_the_capture_rate_weighs_communicators_by_the_records_they_should_have() -> None:

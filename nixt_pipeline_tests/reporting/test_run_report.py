@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nixt_pipeline.analysis import ANALYSES, materialise
+from nixt_pipeline.analysis import REPORTED, materialise
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.reporting.content import load_content
 from nixt_pipeline.reporting.index import render_index
@@ -64,14 +64,14 @@ def test_a_run_that_was_not_analysed_has_a_report_that_says_so(settings: Setting
     path = render_run_report("job-1", settings)
     html = path.read_text(encoding="utf-8")
     assert path == tmp_path / "reports" / "job-1" / "index.html"
-    assert html.count("<strong>Not computed.</strong>") == len(ANALYSES)
+    assert html.count("<strong>Not computed.</strong>") == len(REPORTED)
     assert "{&#34;header&#34;:&lt;b&gt;" in html, "the rejected line is shown as text"
 
 
 @pytest.mark.slow
 def test_a_report_shows_what_the_analyses_found(settings: Settings) -> None:
     build_cells("job-1", settings)
-    for analysis in ANALYSES:
+    for analysis in REPORTED:
         materialise(analysis, "job-1", settings)
 
     html = render_run_report("job-1", settings).read_text(encoding="utf-8")
@@ -79,7 +79,7 @@ def test_a_report_shows_what_the_analyses_found(settings: Settings) -> None:
     assert "Not computed" not in html
     # gpu-2 was last in 4 of 4; the chance of either is one half.
     assert "gpu-2 arrived last in 100 % of 4 complete collectives; 50 % if all were equal." in html
-    for analysis in ANALYSES:
+    for analysis in REPORTED:
         assert analysis.question.replace("'", "&#39;") in html
     assert "Per-rank count times type size" in html, "the glossary comes from the taxonomy"
     assert '<a href="job-1/index.html">job-1</a>' in render_index(settings).read_text(encoding="utf-8")
