@@ -49,9 +49,9 @@ def column_reference() -> str:
     """The page as Markdown."""
     parts = [f"# {TITLE}\n", INTRODUCTION, _roles()]
     for table, columns in TABLES.items():
-        parts.append(f"## {table}\n\nOne row is {GRAINS[table]}.\n\n{_table(columns)}")
+        parts.append(f"## {table}\n\nOne row is {GRAINS[table]}.\n\n{columns_table(columns)}")
         if table == "events":
-            derived = _table(EVENT_DERIVED_COLUMNS)
+            derived = columns_table(EVENT_DERIVED_COLUMNS)
             parts.append(f"### Columns that the view `events` adds\n\nComputed when read, not stored.\n\n{derived}")
     return "\n".join(parts)
 
@@ -60,7 +60,8 @@ def _roles() -> str:
     return "A column's role:\n\n" + "".join(f"- **{role}** {meaning}\n" for role, meaning in ROLES.items())
 
 
-def _table(columns: tuple[Column, ...]) -> str:
+def columns_table(columns: tuple[Column, ...]) -> str:
+    """A Markdown table with a row for each column: type, unit, role, meaning."""
     rows = ["| column | type | unit | role | meaning |", "| --- | --- | --- | --- | --- |"]
     for column in columns:
         meaning = column.meaning.replace("|", "\\|")
