@@ -1,7 +1,5 @@
-"""What the command line, the Dagster assets and notebooks call: ingest a directory, analyse a run, write its report,
-ask it anything."""
+"""What the command line and notebooks call: ingest a directory, analyse a run, write its report, ask it anything."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -9,35 +7,30 @@ from typing import Literal
 import duckdb
 import pyarrow as pa
 
-from nixt_pipeline.analysis import ANALYSES, materialise
+from nixt_pipeline import pipeline
 from nixt_pipeline.analysis.cells import build_cells
-from nixt_pipeline.diagnosis.attempts import Attempts
 from nixt_pipeline.diagnosis.findings import Diagnosis
-from nixt_pipeline.diagnosis.results import compute_findings, materialise_findings, store_findings, stored_diagnosis
+from nixt_pipeline.diagnosis.results import compute_findings, store_findings, stored_diagnosis
 from nixt_pipeline.errors import StorageError, is_full
 from nixt_pipeline.fleet.against import compare_with_reference
-from nixt_pipeline.fleet.baselines import update_baselines
 from nixt_pipeline.fleet.catalog import current_run_catalog
 from nixt_pipeline.fleet.compare.compare import compare_runs
 from nixt_pipeline.fleet.compare.results import Comparison
 from nixt_pipeline.fleet.regression import with_regression
 from nixt_pipeline.fleet.selection import select
 from nixt_pipeline.inspector.runs import run_id
+from nixt_pipeline.pipeline import StepProgress
 from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import catalog, ingest, layout
 from nixt_pipeline.store.accounts import IngestSummary
 from nixt_pipeline.store.checking import check_run, logs_directory, missing_logs
-from nixt_pipeline.store.dropped import dropped
 from nixt_pipeline.store.fan_out import IngestError, Progress
-from nixt_pipeline.store.files import remove, where_possible, write_text
+from nixt_pipeline.store.files import where_possible, write_text
 from nixt_pipeline.store.identity import run_of
 from nixt_pipeline.store.integrity import discard_damaged_results
 from nixt_pipeline.store.locate import NoLogsError
 from nixt_pipeline.store.manifest import Manifest, read_manifest
 from nixt_pipeline.store.reading import warn_once
-
-# Called with the number of steps done, the number of steps, and the name of the step that follows.
-StepProgress = Callable[[int, int, str], None]
 
 
 def run_name(directory: Path, settings: Settings) -> str:
@@ -100,24 +93,7 @@ def analyse_run(run: str, settings: Settings, progress: StepProgress | None = No
     `progress` is called with the number of steps done, the number of steps, and the name of the next one. Raises
     `UnknownRunError`.
     """
-    if dropped(read_manifest(settings, run).directory(settings)):
-        return
-    steps = 2 + len(ANALYSES)
-    report_step = progress or _no_progress
-    report_step(0, steps, "collective_cells")
-    build_cells(run, settings)
-    attempts = Attempts()
-    for done, analysis in enumerate(ANALYSES, start=1):
-        report_step(done, steps, analysis.name)
-        if attempts.informative(f"the analysis {analysis.name}", materialise, analysis, run, settings) is None:
-            # What is there is about the run as it was before, or made by other rules.
-            remove(layout.results_path(settings, analysis.name, run))
-    report_step(steps - 1, steps, "findings")
-    # Without Dagster nobody else judges which earlier runs this one is to be compared with.
-    update_baselines(settings, current_run_catalog(settings).table.to_pylist())
-    materialise_findings(run, settings, with_regression, attempts)
-    report_step(steps, steps, "done")
-    catalog.publish_catalog(settings)
+    pipeline.analyse(run, settings, progress)
 
 
 def repair_run(run: str, settings: Settings) -> None:
@@ -172,10 +148,6 @@ def diagnose_run(run: str, settings: Settings) -> Diagnosis:
     return diagnosis
 
 
-def _no_progress(_done: int, _total: int, _name: str) -> None:
-    """For callers that don't report progress."""
-
-
 ReportFormat = Literal["html", "pdf", "markdown", "md"]
 
 
@@ -185,15 +157,9 @@ def report_run(run: str, settings: Settings, form: ReportFormat = "html") -> Pat
     The HTML page is always written. With `form` `pdf` or `markdown` (`md`), that file is written next to it, and its
     path is returned. Raises `UnknownRunError`, and `PdfError` if no browser is found to print with.
     """
-    from nixt_pipeline.reporting.index import render_index
     from nixt_pipeline.reporting.pdf import print_pdf
-    from nixt_pipeline.reporting.report import render_run_report
 
-    report = layout.report_dir(settings, run) / "index.html"
-    # Made while the events were there, it says more than one that is made without them.
-    if not (report.exists() and dropped(read_manifest(settings, run).directory(settings))):
-        report = render_run_report(run, settings)
-    render_index(settings)
+    report = pipeline.report(run, settings)
     if form == "pdf":
         return print_pdf(report)
     if form in ("markdown", "md"):

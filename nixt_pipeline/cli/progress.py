@@ -4,8 +4,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nixt_pipeline.api import StepProgress
 from nixt_pipeline.cli.output import say
+from nixt_pipeline.pipeline import StepProgress
 
 
 @contextmanager

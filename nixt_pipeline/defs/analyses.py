@@ -15,6 +15,7 @@ from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
 from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers, picture
 from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.results import judge_result, result_rules
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.reporting.sections import pictures
@@ -32,7 +33,7 @@ def analysis_asset(analysis: Analysis) -> dg.AssetsDefinition:
         kinds={"duckdb", "parquet"},
         code_version=analysis.version,
         columns=analysis.columns,
-        deps=["collective_cells"],
+        deps=reads(analysis.name),
     )
     def asset(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
         settings, run = nixt.load(), context.partition_key

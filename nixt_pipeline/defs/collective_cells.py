@@ -11,6 +11,7 @@ from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
 from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
 from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.inspector.taxonomy import CELL_COLUMNS
+from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.cells import CELL_RULES, cell_profile, judge_cells
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
@@ -24,7 +25,11 @@ _PREVIEW = (
 
 
 @run_asset(
-    group=ANALYSES, kinds={"duckdb", "parquet"}, code_version=cells.VERSION, columns=CELL_COLUMNS, deps=["event_store"]
+    group=ANALYSES,
+    kinds={"duckdb", "parquet"},
+    code_version=cells.VERSION,
+    columns=CELL_COLUMNS,
+    deps=reads("collective_cells"),
 )
 def collective_cells(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
     """**One row per collective**, put together from what each rank logged about it.

@@ -11,6 +11,7 @@ from nixt_pipeline.defs.common import INGEST, Result, result, run_asset
 from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers, table_preview
 from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.inspector.taxonomy import EVENT_COLUMNS, EVENT_DERIVED_COLUMNS
+from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.events import EVENT_RULES, judge_columns, judge_rows, judge_values
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
@@ -31,7 +32,7 @@ _PREVIEW = (
     kinds={"parquet", "duckdb"},
     code_version="2",
     columns=(*EVENT_DERIVED_COLUMNS, *EVENT_COLUMNS),
-    deps=["typed_events"],
+    deps=reads("event_store"),
 )
 def event_store(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
     """**The run's records in the store**: Parquet with one row per record, which everything after reads.

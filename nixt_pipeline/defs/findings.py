@@ -18,6 +18,7 @@ from nixt_pipeline.diagnosis.results import (
 )
 from nixt_pipeline.diagnosis.text import as_markdown
 from nixt_pipeline.fleet.regression import with_regression
+from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.findings import FINDING_RULES, judge_findings
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
@@ -33,7 +34,7 @@ _PREVIEW = ("severity", "kind", "level", "hosts", "ambiguous", "onset_us", "cost
     kinds={"duckdb", "parquet"},
     code_version=VERSION,
     columns=FINDING_COLUMNS,
-    deps=["collective_cells", "run_kernels"],
+    deps=reads(NAME),
 )
 def findings(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
     """**Who was late, whose transfers were slow, who hung**, and how sure that is.

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from nixt_pipeline.analysis import REPORTED
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import REPORTS, Result, run_asset
 from nixt_pipeline.defs.metadata import flat_numbers, report_links, table_preview
 from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.inspector.taxonomy import RUN
+from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.reports import REPORT_RULES, judge_report
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.reporting.report import render_run_report
@@ -22,7 +22,7 @@ from nixt_pipeline.settings import Settings
     kinds={"html", "matplotlib"},
     code_version="2",
     columns=[RUN],
-    deps=[*(analysis.name for analysis in REPORTED), "findings"],
+    deps=reads("run_report"),
 )
 def run_report(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
     """**The report of a run**: a page that needs no server and no network, with its tables beside it.
@@ -49,7 +49,7 @@ def run_report(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
 
 
 def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
-    yield from judge_report(run, settings, [*(analysis.name for analysis in REPORTED), "findings"])
+    yield from judge_report(run, settings, reads("run_report"))
 
 
 run_report_checks = run_checks("run_report", REPORT_RULES, _judge)

@@ -9,6 +9,7 @@ from nixt_pipeline.defs.common import INGEST, Result, result, run_asset
 from nixt_pipeline.defs.metadata import arrow_preview, column_schema, flat_numbers
 from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.inspector import taxonomy
+from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.ingest import TYPING_RULES, judge_typing
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
@@ -23,7 +24,7 @@ _PREVIEW = ("comm_name", "id", "n_ranks", "nnodes", "coll_type", "parallel_role"
     kinds={"duckdb", "parquet"},
     code_version="1",
     columns=taxonomy.COMMUNICATOR_COLUMNS,
-    deps=["validated_records"],
+    deps=reads("typed_events"),
 )
 def typed_events(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
     """**Who took part**: the communicators of the run with their placement, and the processes and hosts behind them.

@@ -9,6 +9,7 @@ from nixt_pipeline.defs.common import INGEST, Result, result, run_asset
 from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
 from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.inspector.taxonomy import EVENT_COLUMNS
+from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.ingest import VALIDATION_RULES, judge_validation
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
@@ -21,7 +22,7 @@ from nixt_pipeline.store.reading import read_table
     kinds={"json", "parquet"},
     code_version=str(DECODER_VERSION),
     columns=EVENT_COLUMNS,
-    deps=["raw_log_inventory"],
+    deps=reads("validated_records"),
 )
 def validated_records(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
     """**Every line of the logs, decoded once**: records as typed rows, anything else with place and reason.

@@ -55,6 +55,10 @@ assert "## by_function" in analyses_reference()
 def test_one_line_makes_an_analysis_known_everywhere(tmp_path: Path) -> None:
     write_log(tmp_path / "job" / "node-01-pid1.log", *(collective(sn=n) for n in range(3)))
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path / "job")], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", PROGRAM, str(tmp_path / "job")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr

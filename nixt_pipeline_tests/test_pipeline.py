@@ -1,0 +1,85 @@
+"""The steps of a run are the same, in the same order and with the same outcome, with Dagster and without."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow.parquet as pq
+import pytest
+
+from nixt_pipeline.api import analyse_run, ingest_run, report_run
+from nixt_pipeline.definitions import build_definitions, defs
+from nixt_pipeline.pipeline import ANALYSE, INGEST, REPORT
+from nixt_pipeline.settings import Settings, load_settings
+from nixt_pipeline.store import ingest, layout
+from nixt_pipeline.store.manifest import read_manifest
+from nixt_pipeline_tests.defs.conftest import RUN, drop_job, execute, resource
+
+STEPS = (*INGEST, *ANALYSE, *REPORT)
+
+
+def test_every_step_reads_what_earlier_ones_made() -> None:
+    names = [step.name for step in STEPS]
+    assert all(set(step.reads) <= set(names[:position]) for position, step in enumerate(STEPS))
+
+
+def test_the_assets_of_a_run_are_the_steps_and_depend_on_what_they_read() -> None:
+    assets = {
+        spec.key.to_user_string(): {dep.asset_key.to_user_string() for dep in spec.deps}
+        for spec in defs.resolve_all_asset_specs()
+        if spec.partitions_def is not None
+    }
+    assert assets == {step.name: {*step.reads} for step in STEPS}
+
+
+def test_an_ingest_takes_the_steps_in_their_order(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[str] = []
+    by_function = dict(zip(("take_inventory", "validate_records", "type_events", "publish_run"), INGEST, strict=True))
+    for function, step in by_function.items():
+        original = getattr(ingest, function)
+
+        def noted(*arguments: Any, original: Any = original, name: str = step.name) -> Any:
+            taken.append(name)
+            return original(*arguments)
+
+        monkeypatch.setattr(ingest, function, noted)
+    ingest_run(drop_job(settings.landing_dir), settings)
+    assert taken == [step.name for step in INGEST]
+
+
+def test_progress_names_the_steps_of_an_analysis(settings: Settings) -> None:
+    ingest_run(drop_job(settings.landing_dir), settings)
+    told: list[tuple[int, int, str]] = []
+    analyse_run(RUN, settings, lambda done, steps, name: told.append((done, steps, name)))
+    names = [*(step.name for step in ANALYSE), "done"]
+    assert told == [(done, len(ANALYSE), name) for done, name in enumerate(names)]
+
+
+@pytest.mark.slow
+def test_a_run_ends_in_the_same_files_with_dagster_and_without(tmp_path: Path) -> None:
+    def settings(name: str) -> Settings:
+        folders = {key: tmp_path / name / key.removesuffix("_dir") for key in ("data_dir", "reports_dir")}
+        return load_settings(landing_dir=tmp_path / "landing", workers=1, **folders)
+
+    alone, with_dagster = settings("alone"), settings("with_dagster")
+    directory = drop_job(tmp_path / "landing")
+    ingest_run(directory, alone)
+    analyse_run(RUN, alone)
+    report_run(RUN, alone)
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert execute(build_definitions(resource(with_dagster)), instance).success
+
+    def files(of: Settings) -> set[str]:
+        roots = (read_manifest(of, RUN).directory(of), layout.report_dir(of, RUN))
+        return {path.relative_to(root).as_posix() for root in roots for path in root.rglob("*") if path.is_file()}
+
+    assert files(alone) == files(with_dagster)
+    for step in ANALYSE[1:]:
+        a, b = (pq.read_table(layout.results_path(of, step.name, RUN)) for of in (alone, with_dagster))
+        assert a.equals(b), step.name
+    diagnoses = [
+        json.loads(layout.results_path(of, "findings", RUN).with_suffix(".json").read_text())
+        for of in (alone, with_dagster)
+    ]
+    assert diagnoses[0] == diagnoses[1]
