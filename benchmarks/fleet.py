@@ -1,4 +1,4 @@
-"""What one more run costs when there are many: every asset over all runs, and the sensor's tick.
+"""What one more run costs when there are many: every asset of the fleet, and the sensor's tick.
 
     python -m benchmarks.fleet DIR --runs 2000
 
@@ -34,7 +34,7 @@ FILES_PER_RUN = 8
 
 
 def refresh(settings: Settings) -> list[tuple[str, float, float]]:
-    """Bring everything over all runs up to date, as the assets do; name, wall and CPU seconds of each step."""
+    """Bring the fleet up to date, as the assets do; name, wall and CPU seconds of each step."""
     update_run_catalog(settings)
     rows = current_run_catalog(settings).table.to_pylist()
     steps: list[tuple[str, Callable[[], object]]] = [

@@ -1,7 +1,7 @@
-"""Results of many runs, as if their logs had been ingested and analysed: what everything between runs reads.
+"""Results of many runs, as if their logs had been ingested and analysed: what the fleet is made of.
 
 The cluster has hosts of eight GPUs, one in fifty of which is bad: a run on it has a finding that names it. Runs differ
-by half a per cent. Events are left out, because nothing between runs reads them. `python -m benchmarks.fleet`
+by half a per cent. Events are left out, because nothing in the fleet reads them. `python -m benchmarks.fleet`
 measures with it what one more run costs.
 """
 

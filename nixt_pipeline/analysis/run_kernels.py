@@ -1,7 +1,7 @@
 """`run_kernels`: what a run is compared by, one row for each kernel, some kilobytes in all.
 
 A kernel is described by structure: function, placement and shape of the communicator, role, message size. Never by a
-communicator's id, which is new in every run. Everything between runs reads this result and never a run's events.
+communicator's id, which is new in every run. The fleet reads this result and never a run's events.
 """
 
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""The run catalog: one small row for each published run, from which cross-run views are made.
+"""The run catalog: one small row for each published run, from which the fleet is seen.
 
     <data>/results/run_catalog.parquet
 

@@ -1,4 +1,4 @@
-"""Rules across runs: everything in the store is analysed, and listed in the overview."""
+"""Rules for the fleet: everything in the store is analysed, and listed in the overview."""
 
 from collections.abc import Iterator, Sequence
 from html import escape

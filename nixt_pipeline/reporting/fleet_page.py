@@ -1,6 +1,6 @@
-"""The page over all runs: hosts to drain, runs that became slower, baselines, scaling, nccl-tests.
+"""The fleet's page: hosts to drain, runs that became slower, baselines, scaling, nccl-tests.
 
-It shows what the assets between runs have written and computes nothing.
+It shows what the fleet's assets have written and computes nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

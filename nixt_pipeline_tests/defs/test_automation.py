@@ -1,4 +1,4 @@
-"""Cross-run assets follow the runs by themselves, and one run that failed does not hold them up."""
+"""The fleet's assets follow the runs by themselves, and one run that failed does not hold them up."""
 
 import dagster as dg
 import pytest

@@ -52,7 +52,7 @@ def test_the_graph_runs_from_left_to_right() -> None:
     assert {dep.asset_key.to_user_string() for dep in SPECS["run_report"].deps} == shown
 
 
-def test_assets_of_a_run_have_a_partition_per_run_and_those_across_runs_have_none() -> None:
+def test_assets_of_a_run_have_a_partition_per_run_and_those_of_the_fleet_have_none() -> None:
     assert all(isinstance(SPECS[name].partitions_def, dg.DynamicPartitionsDefinition) for name in PER_RUN)
     assert all(SPECS[name].partitions_def is None for name in (*FLEET, *BY_NIGHT))
 
@@ -63,7 +63,7 @@ def test_an_analysis_takes_its_code_version_from_its_definition() -> None:
     }
 
 
-def test_only_assets_across_runs_are_automated() -> None:
+def test_only_assets_of_the_fleet_are_automated() -> None:
     assert {name for name, spec in SPECS.items() if spec.automation_condition} == set(FLEET)
 
 

@@ -22,7 +22,7 @@ def job(number: int, factor: float = 1.0, hosts: tuple[str, ...] = HOSTS) -> Job
 
 
 def refresh(settings: Settings) -> tuple[dict[str, dict[str, object]], list[str]]:
-    """Bring everything between runs up to date: the rows of comparisons by run, and which were made anew."""
+    """Bring the fleet up to date: the rows of comparisons by run, and which were made anew."""
     rows = update_run_catalog(settings).table.to_pylist()
     update_baselines(settings, rows)
     table, made = update_comparisons(settings, rows)

@@ -1,4 +1,4 @@
-"""Hosts over many runs, with hosts whose state is known."""
+"""The fleet's hosts, with hosts whose state is known."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The pages of a comparison and over all runs together."""
+"""The pages of a comparison and of the fleet."""
 
 import re
 from dataclasses import replace
