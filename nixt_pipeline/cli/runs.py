@@ -11,7 +11,7 @@ from nixt_pipeline.cli.output import InputError, format_option, input_errors, pr
 from nixt_pipeline.cli.progress import progress
 from nixt_pipeline.demo import DEMO_JOBS, write_demo_job
 from nixt_pipeline.diagnosis.findings import SEVERITIES, Severity
-from nixt_pipeline.diagnosis.text import as_markdown, as_text
+from nixt_pipeline.diagnosis.wording.text import as_markdown, as_text
 from nixt_pipeline.errors import StorageError
 from nixt_pipeline.inert import json_text, visible, visible_lines
 from nixt_pipeline.inspector.operations import format_bytes

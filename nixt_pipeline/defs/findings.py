@@ -16,7 +16,7 @@ from nixt_pipeline.diagnosis.results import (
     json_path,
     materialise_findings,
 )
-from nixt_pipeline.diagnosis.text import as_markdown
+from nixt_pipeline.diagnosis.wording.text import as_markdown
 from nixt_pipeline.fleet.regression import with_regression
 from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.findings import FINDING_RULES, judge_findings

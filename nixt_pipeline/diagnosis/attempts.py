@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ParamSpec, TypeVar
 
+from nixt_pipeline.diagnosis.evidence.parts import Part
 from nixt_pipeline.diagnosis.findings import Diagnosis, Finding, ranked
-from nixt_pipeline.diagnosis.parts import Part
 from nixt_pipeline.isolation import Failure, attempt
 
 P = ParamSpec("P")

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import duckdb
 
+from nixt_pipeline.diagnosis.evidence.frontier import EarlyEnd, Reach, early_ends, read_frontier
+from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, name_of, names_of, process_of
+from nixt_pipeline.diagnosis.evidence.queries import USABLE
+from nixt_pipeline.diagnosis.evidence.recording import has_one_slot
+from nixt_pipeline.diagnosis.evidence.replays import order_replays
 from nixt_pipeline.diagnosis.findings import REPLAYED, Finding, RunCoverage
-from nixt_pipeline.diagnosis.frontier import EarlyEnd, Reach, early_ends, read_frontier
-from nixt_pipeline.diagnosis.processes import Process, hosts_of, name_of, names_of, process_of
-from nixt_pipeline.diagnosis.queries import USABLE
-from nixt_pipeline.diagnosis.recording import has_one_slot
-from nixt_pipeline.diagnosis.replays import order_replays
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 

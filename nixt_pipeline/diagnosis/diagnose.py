@@ -7,22 +7,22 @@ import duckdb
 
 from nixt_pipeline.analysis.cells import provide_cells
 from nixt_pipeline.diagnosis.attempts import Attempts, launches_left_out
-from nixt_pipeline.diagnosis.causes import with_causes
-from nixt_pipeline.diagnosis.clocks import find_clock_skew
 from nixt_pipeline.diagnosis.coverage import capture_findings, measure, not_assessable, not_ordered
+from nixt_pipeline.diagnosis.detectors.causes import with_causes
+from nixt_pipeline.diagnosis.detectors.clocks import find_clock_skew
+from nixt_pipeline.diagnosis.detectors.hangs import find_hangs
+from nixt_pipeline.diagnosis.detectors.imbalance import find_imbalance, find_turns
+from nixt_pipeline.diagnosis.detectors.intermittent import find_hesitations
+from nixt_pipeline.diagnosis.detectors.lateness import Late, find_late
+from nixt_pipeline.diagnosis.detectors.resolution import Resolution, not_resolvable, resolution_of
+from nixt_pipeline.diagnosis.detectors.transfer import Blame, find_slow
 from nixt_pipeline.diagnosis.ending import ending_of
+from nixt_pipeline.diagnosis.evidence.observations import Observations, observe
+from nixt_pipeline.diagnosis.evidence.parts import read_spans
 from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE, Diagnosis, Finding, RunCoverage, Verdict, capped, ranked
-from nixt_pipeline.diagnosis.hangs import find_hangs
-from nixt_pipeline.diagnosis.imbalance import find_imbalance, find_turns
-from nixt_pipeline.diagnosis.intermittent import find_hesitations
-from nixt_pipeline.diagnosis.late_findings import late_findings, outstanding, without_uneven_replicas
-from nixt_pipeline.diagnosis.lateness import Late, find_late
-from nixt_pipeline.diagnosis.observations import Observations, observe
-from nixt_pipeline.diagnosis.parts import read_spans
 from nixt_pipeline.diagnosis.ranks import with_ranks
-from nixt_pipeline.diagnosis.resolution import Resolution, not_resolvable, resolution_of
-from nixt_pipeline.diagnosis.transfer import Blame, find_slow
-from nixt_pipeline.diagnosis.transfer_findings import transfer_findings
+from nixt_pipeline.diagnosis.wording.late import late_findings, outstanding, without_uneven_replicas
+from nixt_pipeline.diagnosis.wording.transfers import transfer_findings
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog
 from nixt_pipeline.store.manifest import read_manifest

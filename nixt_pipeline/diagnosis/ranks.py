@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import duckdb
 
+from nixt_pipeline.diagnosis.evidence.observations import Observations
+from nixt_pipeline.diagnosis.evidence.processes import hosts_of, name_of, names_of, ranks_of
 from nixt_pipeline.diagnosis.findings import Finding
-from nixt_pipeline.diagnosis.observations import Observations
-from nixt_pipeline.diagnosis.processes import hosts_of, name_of, names_of, ranks_of
 
 _RANKS = "SELECT process, global_rank FROM processes WHERE incarnation = $incarnation AND global_rank IS NOT NULL"
 

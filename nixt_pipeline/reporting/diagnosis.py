@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from nixt_pipeline.diagnosis.findings import Diagnosis, Finding
-from nixt_pipeline.diagnosis.text import how_bad, how_sure, since, title, where
-from nixt_pipeline.diagnosis.urgency import URGENCY as WORDS
+from nixt_pipeline.diagnosis.wording.text import how_bad, how_sure, since, title, where
+from nixt_pipeline.diagnosis.wording.urgency import URGENCY as WORDS
 from nixt_pipeline.inert import visible
 from nixt_pipeline.reporting.anchors import finding_anchor, host_anchor
 from nixt_pipeline.reporting.content import RunContent

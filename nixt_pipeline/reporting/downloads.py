@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from nixt_pipeline.diagnosis.text import verdict_sentence, where
+from nixt_pipeline.diagnosis.wording.text import verdict_sentence, where
 from nixt_pipeline.inert import FORMULA, json_text
 from nixt_pipeline.isolation import attempt
 from nixt_pipeline.reporting.content import RunContent, Source

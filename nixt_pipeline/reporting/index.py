@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from nixt_pipeline.diagnosis.findings import SEVERITIES
 from nixt_pipeline.diagnosis.results import stored_diagnosis
-from nixt_pipeline.diagnosis.text import verdict_in_brief
+from nixt_pipeline.diagnosis.wording.text import verdict_in_brief
 from nixt_pipeline.fleet.catalog import current_run_catalog, run_catalog_path
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.content import RunContent

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from nixt_pipeline.diagnosis.text import verdict_sentence
+from nixt_pipeline.diagnosis.wording.text import verdict_sentence
 from nixt_pipeline.inert import markdown
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.diagnosis import cards

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from nixt_pipeline.diagnosis.text import verdict_sentence
+from nixt_pipeline.diagnosis.wording.text import verdict_sentence
 from nixt_pipeline.isolation import Failure, attempt
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.content import RunContent, load_content

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from nixt_pipeline.diagnosis.observations import Arrival, Communicator, Edge, Observations, Transfer
-from nixt_pipeline.diagnosis.processes import Process, hosts_of
+from nixt_pipeline.diagnosis.evidence.observations import Arrival, Communicator, Edge, Observations, Transfer
+from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of
 
 SECOND_US = 1e6
 LARGE = 10_000_000

@@ -8,7 +8,7 @@ import pytest
 
 import nixt_pipeline as nixt
 from nixt_pipeline.diagnosis.results import stored_diagnosis
-from nixt_pipeline.diagnosis.text import as_text
+from nixt_pipeline.diagnosis.wording.text import as_text
 from nixt_pipeline.quality.findings import judge_findings
 from nixt_pipeline.reporting.content import load_content
 from nixt_pipeline.reporting.report import report_html

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis.block_times import BlockTimes, ClockStep, shared_out, times_of
+from nixt_pipeline.diagnosis.evidence.block_times import BlockTimes, ClockStep, shared_out, times_of
 from nixt_pipeline.settings import Thresholds
 
 LIMITS = Thresholds()

@@ -6,7 +6,7 @@ import pytest
 
 import nixt_pipeline as nixt
 from nixt_pipeline.diagnosis import Diagnosis
-from nixt_pipeline.diagnosis.clocks import WriteTimes, host_clocks
+from nixt_pipeline.diagnosis.detectors.clocks import WriteTimes, host_clocks
 from nixt_pipeline.settings import Settings
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 

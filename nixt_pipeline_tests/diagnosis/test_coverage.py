@@ -10,7 +10,7 @@ from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.api import ingest_run
 from nixt_pipeline.diagnosis.coverage import Recorded, capture_findings, measure, not_assessable
 from nixt_pipeline.diagnosis.findings import Diagnosis, RunCoverage
-from nixt_pipeline.diagnosis.text import as_text
+from nixt_pipeline.diagnosis.wording.text import as_text
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log

@@ -6,7 +6,7 @@ import pytest
 from nixt_pipeline.diagnosis import Diagnosis, Effect, Finding, RunCoverage
 from nixt_pipeline.diagnosis.findings import REPLAYED, capped, ranked, severity_by_cost
 from nixt_pipeline.diagnosis.results import findings_table
-from nixt_pipeline.diagnosis.text import as_markdown, as_text
+from nixt_pipeline.diagnosis.wording.text import as_markdown, as_text
 from nixt_pipeline.quality.findings import judge_findings
 from nixt_pipeline.settings import Thresholds
 

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from nixt_pipeline.diagnosis.alike import Pace, alike, middle
-from nixt_pipeline.diagnosis.frontier import Reach
-from nixt_pipeline.diagnosis.processes import Process
-from nixt_pipeline.diagnosis.stopped import Series, series_of
+from nixt_pipeline.diagnosis.detectors.stopped import Series, series_of
+from nixt_pipeline.diagnosis.evidence.alike import Pace, alike, middle
+from nixt_pipeline.diagnosis.evidence.frontier import Reach
+from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline_tests.diagnosis.examples import communicator
 from nixt_pipeline_tests.diagnosis.test_hangs import edge, pair, series, stopped
 

@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from nixt_pipeline.diagnosis.frontier import EarlyEnd
-from nixt_pipeline.diagnosis.observations import Communicator, Edge
-from nixt_pipeline.diagnosis.processes import Process
-from nixt_pipeline.diagnosis.stopped import (
+from nixt_pipeline.diagnosis.detectors.stopped import (
     Series,
     Stop,
     ended_together,
@@ -19,6 +16,9 @@ from nixt_pipeline.diagnosis.stopped import (
     tracks_of,
     without_end,
 )
+from nixt_pipeline.diagnosis.evidence.frontier import EarlyEnd
+from nixt_pipeline.diagnosis.evidence.observations import Communicator, Edge
+from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline_tests.diagnosis.examples import communicator
 
 

@@ -1,7 +1,7 @@
 """Two pipeline stages of a host with two processes each; a block lasts one second, of which half is computation."""
 
-from nixt_pipeline.diagnosis.imbalance import find_imbalance, find_turns
-from nixt_pipeline.diagnosis.observations import Arrival, Observations
+from nixt_pipeline.diagnosis.detectors.imbalance import find_imbalance, find_turns
+from nixt_pipeline.diagnosis.evidence.observations import Arrival, Observations
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.diagnosis.examples import communicator, observations
 

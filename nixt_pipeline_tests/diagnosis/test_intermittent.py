@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from nixt_pipeline.diagnosis.intermittent import find_hesitations
-from nixt_pipeline.diagnosis.late_findings import late_findings
-from nixt_pipeline.diagnosis.lateness import find_late
-from nixt_pipeline.diagnosis.observations import Arrival, Observations
-from nixt_pipeline.diagnosis.processes import Process
+from nixt_pipeline.diagnosis.detectors.intermittent import find_hesitations
+from nixt_pipeline.diagnosis.detectors.lateness import find_late
+from nixt_pipeline.diagnosis.evidence.observations import Arrival, Observations
+from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.diagnosis.wording.late import late_findings
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.diagnosis.examples import communicator, observations
 

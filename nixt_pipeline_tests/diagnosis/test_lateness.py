@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nixt_pipeline.diagnosis.late_findings import late_findings, outstanding, without_uneven_replicas
-from nixt_pipeline.diagnosis.lateness import Late, find_late
-from nixt_pipeline.diagnosis.observations import Arrival, Edge, Observations, Transfer
-from nixt_pipeline.diagnosis.processes import Process
-from nixt_pipeline.diagnosis.windows import Window
+from nixt_pipeline.diagnosis.detectors.lateness import Late, find_late
+from nixt_pipeline.diagnosis.detectors.windows import Window
+from nixt_pipeline.diagnosis.evidence.observations import Arrival, Edge, Observations, Transfer
+from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.diagnosis.wording.late import late_findings, outstanding, without_uneven_replicas
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.diagnosis.examples import collective, communicator, observations
 

@@ -9,9 +9,9 @@ import pytest
 
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.api import ingest_run
-from nixt_pipeline.diagnosis import queries
-from nixt_pipeline.diagnosis.observations import Observations, observe
-from nixt_pipeline.diagnosis.replays import order_replays
+from nixt_pipeline.diagnosis.evidence import queries
+from nixt_pipeline.diagnosis.evidence.observations import Observations, observe
+from nixt_pipeline.diagnosis.evidence.replays import order_replays
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog
 from nixt_pipeline_tests.conftest import FIXTURES

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nixt_pipeline.diagnosis.p2p_order import find_order
+from nixt_pipeline.diagnosis.evidence.p2p_order import find_order
 
 # One step of a pipeline's last stage but one: receive, send, send back, receive back, twice.
 STEP = [1, 4, 0, 5, 1, 4, 0, 5]

@@ -1,6 +1,6 @@
-from nixt_pipeline.diagnosis.observations import Communicator
-from nixt_pipeline.diagnosis.parts import Span, components, parts_of
-from nixt_pipeline.diagnosis.processes import Process
+from nixt_pipeline.diagnosis.evidence.observations import Communicator
+from nixt_pipeline.diagnosis.evidence.parts import Span, components, parts_of
+from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline_tests.diagnosis.examples import communicator
 
 SECOND = 1_000_000

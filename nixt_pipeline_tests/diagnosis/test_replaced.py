@@ -9,7 +9,7 @@ import pytest
 
 import nixt_pipeline as nixt
 from nixt_pipeline.diagnosis.findings import Finding
-from nixt_pipeline.diagnosis.text import since
+from nixt_pipeline.diagnosis.wording.text import since
 from nixt_pipeline.settings import Settings
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 

@@ -5,9 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nixt_pipeline.diagnosis.findings import Diagnosis, RunCoverage
-from nixt_pipeline.diagnosis.observations import Observations
-from nixt_pipeline.diagnosis.resolution import (
+from nixt_pipeline.diagnosis.detectors.resolution import (
     NO_LATE_HOST,
     NO_LATE_PROCESS,
     NOBODY_COMPARED,
@@ -17,8 +15,10 @@ from nixt_pipeline.diagnosis.resolution import (
     not_resolvable,
     resolution_of,
 )
-from nixt_pipeline.diagnosis.text import as_text
-from nixt_pipeline.diagnosis.windows import Noise, Window
+from nixt_pipeline.diagnosis.detectors.windows import Noise, Window
+from nixt_pipeline.diagnosis.evidence.observations import Observations
+from nixt_pipeline.diagnosis.findings import Diagnosis, RunCoverage
+from nixt_pipeline.diagnosis.wording.text import as_text
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.diagnosis.examples import collective, communicator, observations
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nixt_pipeline.diagnosis.sampled import filled, like_others, numbered, typical_times
+from nixt_pipeline.diagnosis.evidence.sampled import filled, like_others, numbered, typical_times
 
 
 def test_members_are_compared_within_the_cells_that_both_recorded() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import nixt_pipeline as nixt
+from nixt_pipeline.diagnosis.detectors.sequel import Launch, restarted
 from nixt_pipeline.diagnosis.findings import Finding
-from nixt_pipeline.diagnosis.sequel import Launch, restarted
-from nixt_pipeline.diagnosis.text import how_bad, since, title
+from nixt_pipeline.diagnosis.wording.text import how_bad, since, title
 from nixt_pipeline.settings import Settings
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from nixt_pipeline.diagnosis.observations import Communicator, Edge, Observations, Transfer
-from nixt_pipeline.diagnosis.processes import Process
+from nixt_pipeline.diagnosis.evidence.observations import Communicator, Edge, Observations, Transfer
+from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline_tests.diagnosis.examples import SECOND_US, collective, communicator, observations
 
 A, B, C, D = (tuple((host, pid) for pid in (1, 2)) for host in "abcd")

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nixt_pipeline.diagnosis.observations import Communicator, Observations
-from nixt_pipeline.diagnosis.text import how_sure, title
-from nixt_pipeline.diagnosis.transfer import Blame, find_slow, paths_of
-from nixt_pipeline.diagnosis.transfer_findings import transfer_findings
+from nixt_pipeline.diagnosis.detectors.transfer import Blame, find_slow, paths_of
+from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
+from nixt_pipeline.diagnosis.wording.text import how_sure, title
+from nixt_pipeline.diagnosis.wording.transfers import transfer_findings
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.diagnosis.examples import collective, communicator, observations
 

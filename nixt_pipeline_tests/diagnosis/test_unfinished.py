@@ -1,9 +1,9 @@
 """Two processes that step 30 times: gradients in a communicator of each, then a flag of both."""
 
-from nixt_pipeline.diagnosis.frontier import Reach
-from nixt_pipeline.diagnosis.processes import Process
-from nixt_pipeline.diagnosis.stopped import Series
-from nixt_pipeline.diagnosis.unfinished import unfinished
+from nixt_pipeline.diagnosis.detectors.stopped import Series
+from nixt_pipeline.diagnosis.detectors.unfinished import unfinished
+from nixt_pipeline.diagnosis.evidence.frontier import Reach
+from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline_tests.diagnosis.examples import communicator
 
 A, B, C, D = ("a", 1), ("a", 2), ("b", 1), ("b", 2)

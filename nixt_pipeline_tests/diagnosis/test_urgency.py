@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from nixt_pipeline.diagnosis.urgency import CONSEQUENCES, URGENCY, consequence
+from nixt_pipeline.diagnosis.wording.urgency import CONSEQUENCES, URGENCY, consequence
 
 DOCS = Path(__file__).parents[2] / "docs" / "diagnosis.md"
 

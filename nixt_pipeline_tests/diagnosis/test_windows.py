@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from nixt_pipeline.diagnosis.windows import Window, chance, densest_window, noise_of
+from nixt_pipeline.diagnosis.detectors.windows import Window, chance, densest_window, noise_of
 
 
 def marks(text: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

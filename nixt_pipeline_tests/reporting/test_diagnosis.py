@@ -1,7 +1,7 @@
 import pytest
 
 from nixt_pipeline.diagnosis import Diagnosis
-from nixt_pipeline.diagnosis.text import verdict_in_brief, verdict_sentence
+from nixt_pipeline.diagnosis.wording.text import verdict_in_brief, verdict_sentence
 from nixt_pipeline.reporting.diagnosis import (
     all_findings_section,
     cards,

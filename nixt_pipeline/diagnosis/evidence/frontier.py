@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import duckdb
 
-from nixt_pipeline.diagnosis.alike import UNKNOWN, Pace
-from nixt_pipeline.diagnosis.processes import Process, process_of
+from nixt_pipeline.diagnosis.evidence.alike import UNKNOWN, Pace
+from nixt_pipeline.diagnosis.evidence.processes import Process, process_of
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis.alike import UNKNOWN, Pace
-from nixt_pipeline.diagnosis.p2p_order import find_order
-from nixt_pipeline.diagnosis.processes import Process
+from nixt_pipeline.diagnosis.evidence.alike import UNKNOWN, Pace
+from nixt_pipeline.diagnosis.evidence.p2p_order import find_order
+from nixt_pipeline.diagnosis.evidence.processes import Process
 
 # Matching so many Sends with their Recvs takes a third of the default memory limit.
 _SENDS_PER_PASS = 3_000_000

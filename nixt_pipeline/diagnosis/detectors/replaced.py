@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import duckdb
 
-from nixt_pipeline.diagnosis.observations import Communicator
-from nixt_pipeline.diagnosis.parts import Span
+from nixt_pipeline.diagnosis.evidence.observations import Communicator
+from nixt_pipeline.diagnosis.evidence.parts import Span
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 
 # Shorter pauses, or ones of no more steps than this, may be a checkpoint or a slow step.

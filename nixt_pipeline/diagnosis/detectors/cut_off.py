@@ -14,8 +14,8 @@ import numpy as np
 import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis.processes import Process, process_of
-from nixt_pipeline.diagnosis.stopped import TAIL_CHANCE, Series, Track
+from nixt_pipeline.diagnosis.detectors.stopped import TAIL_CHANCE, Series, Track
+from nixt_pipeline.diagnosis.evidence.processes import Process, process_of
 
 Ints = NDArray[np.int64]
 

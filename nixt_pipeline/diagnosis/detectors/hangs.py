@@ -12,20 +12,13 @@ from typing import Any
 
 import duckdb
 
-from nixt_pipeline.diagnosis import hang_findings as told
 from nixt_pipeline.diagnosis.attempts import parts_left_out
 from nixt_pipeline.diagnosis.coverage import Recorded
-from nixt_pipeline.diagnosis.cut_off import MAY_BE_KILLED, SELDOM_KILLED, Past, past_of
-from nixt_pipeline.diagnosis.ending import Ending
-from nixt_pipeline.diagnosis.findings import Finding
-from nixt_pipeline.diagnosis.frontier import Reach
-from nixt_pipeline.diagnosis.mid_step import stopped_in_step
-from nixt_pipeline.diagnosis.observations import Communicator, Edge, Observations
-from nixt_pipeline.diagnosis.parts import Part, Span, parts_of, read_spans
-from nixt_pipeline.diagnosis.processes import Process, hosts_of, name_of, names_of
-from nixt_pipeline.diagnosis.replaced import interruptions
-from nixt_pipeline.diagnosis.sequel import Launch, Sequel, last_times, read_launches, restarted, what_followed
-from nixt_pipeline.diagnosis.stopped import (
+from nixt_pipeline.diagnosis.detectors.cut_off import MAY_BE_KILLED, SELDOM_KILLED, Past, past_of
+from nixt_pipeline.diagnosis.detectors.mid_step import stopped_in_step
+from nixt_pipeline.diagnosis.detectors.replaced import interruptions
+from nixt_pipeline.diagnosis.detectors.sequel import Launch, Sequel, last_times, read_launches, restarted, what_followed
+from nixt_pipeline.diagnosis.detectors.stopped import (
     SEND_RECV,
     Series,
     Stop,
@@ -38,7 +31,14 @@ from nixt_pipeline.diagnosis.stopped import (
     tracks_of,
     without_end,
 )
-from nixt_pipeline.diagnosis.unfinished import unfinished
+from nixt_pipeline.diagnosis.detectors.unfinished import unfinished
+from nixt_pipeline.diagnosis.ending import Ending
+from nixt_pipeline.diagnosis.evidence.frontier import Reach
+from nixt_pipeline.diagnosis.evidence.observations import Communicator, Edge, Observations
+from nixt_pipeline.diagnosis.evidence.parts import Part, Span, parts_of, read_spans
+from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, name_of, names_of
+from nixt_pipeline.diagnosis.findings import Finding
+from nixt_pipeline.diagnosis.wording import hangs as told
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 

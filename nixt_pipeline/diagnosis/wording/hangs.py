@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from nixt_pipeline.diagnosis.detectors.mid_step import MidStep
+from nixt_pipeline.diagnosis.detectors.replaced import Interruption
+from nixt_pipeline.diagnosis.detectors.sequel import Sequel
+from nixt_pipeline.diagnosis.detectors.stopped import Series, Stop, Track
 from nixt_pipeline.diagnosis.ending import Ending
+from nixt_pipeline.diagnosis.evidence.observations import Communicator
+from nixt_pipeline.diagnosis.evidence.parts import Part
+from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, names_of
 from nixt_pipeline.diagnosis.findings import Finding, Severity
-from nixt_pipeline.diagnosis.mid_step import MidStep
-from nixt_pipeline.diagnosis.observations import Communicator
-from nixt_pipeline.diagnosis.parts import Part
-from nixt_pipeline.diagnosis.processes import Process, hosts_of, names_of
-from nixt_pipeline.diagnosis.replaced import Interruption
-from nixt_pipeline.diagnosis.sequel import Sequel
-from nixt_pipeline.diagnosis.stopped import Series, Stop, Track
 from nixt_pipeline.quantities import moment
 
 # Names in a sentence.

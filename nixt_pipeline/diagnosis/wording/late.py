@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Mapping
 
+from nixt_pipeline.diagnosis.detectors.lateness import Late
+from nixt_pipeline.diagnosis.evidence.observations import Observations
+from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, name_of, names_of, ranks_of
+from nixt_pipeline.diagnosis.evidence.stages import pipeline_peers, tensor_groups
 from nixt_pipeline.diagnosis.findings import Effect, Finding, Severity, severity_by_cost
-from nixt_pipeline.diagnosis.lateness import Late
-from nixt_pipeline.diagnosis.observations import Observations
-from nixt_pipeline.diagnosis.processes import Process, hosts_of, name_of, names_of, ranks_of
-from nixt_pipeline.diagnosis.stages import pipeline_peers, tensor_groups
 from nixt_pipeline.settings import Thresholds
 
 # So many processes of a stage, or this share of it, may be a little late by faults of their own.

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from nixt_pipeline.diagnosis.detectors.lateness import deficits
+from nixt_pipeline.diagnosis.detectors.transfer import paths_of
+from nixt_pipeline.diagnosis.detectors.windows import noise_of
+from nixt_pipeline.diagnosis.evidence.observations import Observations
+from nixt_pipeline.diagnosis.evidence.parts import Span
+from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of
+from nixt_pipeline.diagnosis.evidence.stages import operations_of
 from nixt_pipeline.diagnosis.findings import RunCoverage
-from nixt_pipeline.diagnosis.lateness import deficits
-from nixt_pipeline.diagnosis.observations import Observations
-from nixt_pipeline.diagnosis.parts import Span
-from nixt_pipeline.diagnosis.processes import Process, hosts_of
-from nixt_pipeline.diagnosis.stages import operations_of
-from nixt_pipeline.diagnosis.transfer import paths_of
-from nixt_pipeline.diagnosis.windows import noise_of
 from nixt_pipeline.settings import Thresholds
 
 # Communicators of one process whose numbers of operations differ by less do the same work, give or take what was lost.

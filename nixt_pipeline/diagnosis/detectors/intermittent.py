@@ -10,10 +10,10 @@ from dataclasses import replace
 import numpy as np
 import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 
-from nixt_pipeline.diagnosis.lateness import Floats, Late, deficits, find_late
-from nixt_pipeline.diagnosis.observations import Observations
-from nixt_pipeline.diagnosis.processes import Process
-from nixt_pipeline.diagnosis.windows import Window, chance
+from nixt_pipeline.diagnosis.detectors.lateness import Floats, Late, deficits, find_late
+from nixt_pipeline.diagnosis.detectors.windows import Window, chance
+from nixt_pipeline.diagnosis.evidence.observations import Observations
+from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.settings import Thresholds
 
 # In an eventful block, the latest one lacks so many times what the latest one lacks in a usual block.

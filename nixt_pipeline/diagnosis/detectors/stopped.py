@@ -14,10 +14,10 @@ from math import prod
 
 import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 
-from nixt_pipeline.diagnosis.alike import UNKNOWN, Pace, alike, middle
-from nixt_pipeline.diagnosis.frontier import EarlyEnd, Reach, newest_functions
-from nixt_pipeline.diagnosis.observations import Communicator, Edge
-from nixt_pipeline.diagnosis.processes import Process, hosts_of
+from nixt_pipeline.diagnosis.evidence.alike import UNKNOWN, Pace, alike, middle
+from nixt_pipeline.diagnosis.evidence.frontier import EarlyEnd, Reach, newest_functions
+from nixt_pipeline.diagnosis.evidence.observations import Communicator, Edge
+from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of
 
 # Records lost at random leave few processes without their last operation; a log that lost its tail leaves many so.
 # How unlikely their number must be by chance, and how unlikely the lead of the others over those that stopped.

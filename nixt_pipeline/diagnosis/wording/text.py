@@ -3,7 +3,7 @@
 import textwrap
 
 from nixt_pipeline.diagnosis.findings import Diagnosis, Finding
-from nixt_pipeline.diagnosis.urgency import URGENCY, consequence
+from nixt_pipeline.diagnosis.wording.urgency import URGENCY, consequence
 from nixt_pipeline.inert import markdown, shorten, visible
 from nixt_pipeline.quantities import count, duration, moment, number, percent, plural
 

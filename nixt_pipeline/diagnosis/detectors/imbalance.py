@@ -10,10 +10,10 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
+from nixt_pipeline.diagnosis.detectors.windows import Window, densest_window, noise_of
+from nixt_pipeline.diagnosis.evidence.observations import Observations
+from nixt_pipeline.diagnosis.evidence.processes import hosts_of, names_of
 from nixt_pipeline.diagnosis.findings import Effect, Finding
-from nixt_pipeline.diagnosis.observations import Observations
-from nixt_pipeline.diagnosis.processes import hosts_of, names_of
-from nixt_pipeline.diagnosis.windows import Window, densest_window, noise_of
 from nixt_pipeline.settings import Thresholds
 
 Floats = NDArray[np.float64]

@@ -14,9 +14,9 @@ import duckdb
 import numpy as np
 import scipy  # its parts are loaded when they are used
 
-from nixt_pipeline.diagnosis.alike import classes
-from nixt_pipeline.diagnosis.observations import Communicator, Transfer
-from nixt_pipeline.diagnosis.processes import Process
+from nixt_pipeline.diagnosis.evidence.alike import classes
+from nixt_pipeline.diagnosis.evidence.observations import Communicator, Transfer
+from nixt_pipeline.diagnosis.evidence.processes import Process
 
 # What one pass of the dump thread writes of several communicators is no sequence in time: a pause is longer, or between
 # two communicators that were each in use for longer.

@@ -11,10 +11,10 @@ from statistics import median
 
 import duckdb
 
-from nixt_pipeline.diagnosis.frontier import Reach
-from nixt_pipeline.diagnosis.observations import Communicator
-from nixt_pipeline.diagnosis.parts import Part, Span
-from nixt_pipeline.diagnosis.processes import Process
+from nixt_pipeline.diagnosis.evidence.frontier import Reach
+from nixt_pipeline.diagnosis.evidence.observations import Communicator
+from nixt_pipeline.diagnosis.evidence.parts import Part, Span
+from nixt_pipeline.diagnosis.evidence.processes import Process
 
 # What goes on for so much of the time, and for so many steps, does not wait: a hang stops the rest within a step.
 _GOES_ON_SHARE = 0.25

@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis.processes import Process, name_of
+from nixt_pipeline.diagnosis.evidence.processes import Process, name_of
 
 Ints = NDArray[np.int64]
 

@@ -15,14 +15,14 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis import point_to_point as p2p
-from nixt_pipeline.diagnosis import queries
-from nixt_pipeline.diagnosis.block_times import ClockStep, block_times
-from nixt_pipeline.diagnosis.overlap import measure_overlap
-from nixt_pipeline.diagnosis.processes import Process, hosts_of, process_of
-from nixt_pipeline.diagnosis.recording import has_one_slot
-from nixt_pipeline.diagnosis.sampled import filled, like_others, numbered, typical_times
-from nixt_pipeline.diagnosis.stages import find_stages
+from nixt_pipeline.diagnosis.evidence import point_to_point as p2p
+from nixt_pipeline.diagnosis.evidence import queries
+from nixt_pipeline.diagnosis.evidence.block_times import ClockStep, block_times
+from nixt_pipeline.diagnosis.evidence.overlap import measure_overlap
+from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, process_of
+from nixt_pipeline.diagnosis.evidence.recording import has_one_slot
+from nixt_pipeline.diagnosis.evidence.sampled import filled, like_others, numbered, typical_times
+from nixt_pipeline.diagnosis.evidence.stages import find_stages
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 

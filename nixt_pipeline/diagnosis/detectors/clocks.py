@@ -13,9 +13,9 @@ from statistics import median, median_high, median_low
 import duckdb
 import numpy as np
 
-from nixt_pipeline.diagnosis.block_times import ClockStep
+from nixt_pipeline.diagnosis.evidence.block_times import ClockStep
+from nixt_pipeline.diagnosis.evidence.observations import Observations
 from nixt_pipeline.diagnosis.findings import Finding
-from nixt_pipeline.diagnosis.observations import Observations
 from nixt_pipeline.settings import Thresholds
 
 # Some hundred collectives give the median; more would cost a scan for nothing.

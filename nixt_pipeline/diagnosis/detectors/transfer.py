@@ -15,11 +15,11 @@ import numpy as np
 import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 from numpy.typing import NDArray
 
+from nixt_pipeline.diagnosis.detectors.windows import Marks, Window, chance, densest_window
+from nixt_pipeline.diagnosis.evidence.observations import Observations, Transfer
+from nixt_pipeline.diagnosis.evidence.parts import in_lockstep
+from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of
 from nixt_pipeline.diagnosis.findings import Level
-from nixt_pipeline.diagnosis.observations import Observations, Transfer
-from nixt_pipeline.diagnosis.parts import in_lockstep
-from nixt_pipeline.diagnosis.processes import Process, hosts_of
-from nixt_pipeline.diagnosis.windows import Marks, Window, chance, densest_window
 from nixt_pipeline.settings import Thresholds
 
 Floats = NDArray[np.float64]

@@ -10,8 +10,8 @@ from typing import Any
 
 import duckdb
 
-from nixt_pipeline.diagnosis.lateness import Late
-from nixt_pipeline.diagnosis.processes import names_of
+from nixt_pipeline.diagnosis.detectors.lateness import Late
+from nixt_pipeline.diagnosis.evidence.processes import names_of
 from nixt_pipeline.settings import Thresholds
 
 # Of the lateness, how much must be between launch and start to be the GPU's, and how little to be the CPU's.

@@ -4,10 +4,10 @@ from collections import defaultdict
 
 import numpy as np
 
+from nixt_pipeline.diagnosis.detectors.transfer import Blame, Medium, Path
+from nixt_pipeline.diagnosis.evidence.observations import Observations
+from nixt_pipeline.diagnosis.evidence.processes import Process, name_of, names_of
 from nixt_pipeline.diagnosis.findings import Effect, Finding, Severity, severity_by_cost
-from nixt_pipeline.diagnosis.observations import Observations
-from nixt_pipeline.diagnosis.processes import Process, name_of, names_of
-from nixt_pipeline.diagnosis.transfer import Blame, Medium, Path
 from nixt_pipeline.settings import Thresholds
 
 # Names in a sentence, and paths that are named with their members.

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis.observations import Communicator, Observations
-from nixt_pipeline.diagnosis.processes import Process, hosts_of
-from nixt_pipeline.diagnosis.windows import Marks, Noise, Window, chance, densest_window, noise_of
+from nixt_pipeline.diagnosis.detectors.windows import Marks, Noise, Window, chance, densest_window, noise_of
+from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
+from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of
 from nixt_pipeline.settings import Thresholds
 
 Floats = NDArray[np.float64]

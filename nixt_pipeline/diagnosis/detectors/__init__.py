@@ -1,0 +1,1 @@
+"""What may be wrong, from the evidence: one module for each cause."""

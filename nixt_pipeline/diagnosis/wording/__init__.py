@@ -1,0 +1,1 @@
+"""Findings in sentences: the same for the terminal, Markdown, HTML and JSON."""
