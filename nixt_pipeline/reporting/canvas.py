@@ -17,8 +17,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from nixt_pipeline.inert import visible
+from nixt_pipeline.quantities import duration, number, percent
 from nixt_pipeline.reporting.palette import ALERT_COLOUR, INK, SHARE_CLASSES
-from nixt_pipeline.reporting.text import duration, number, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -237,3 +237,9 @@ def mark_moments(axes: "Axes", moments: Sequence[float]) -> None:
     """Vertical lines at onsets of findings."""
     for moment in moments:
         axes.axvline(moment, color=ALERT_COLOUR, linewidth=1.2, linestyle=(0, (1, 1.5)))
+
+
+LABEL_CHARACTERS = 42
+SHORT_LABEL_CHARACTERS = 24
+# Beyond this ratio between the largest and the smallest value a linear axis hides the small ones.
+LOG_AXIS_RATIO = 20.0

@@ -8,11 +8,13 @@ from nixt_pipeline.fleet.compare import text
 from nixt_pipeline.fleet.compare.explanation import Explanation
 from nixt_pipeline.fleet.compare.results import Comparison, Measure
 from nixt_pipeline.fleet.compare.text import facts, headline
+from nixt_pipeline.inert import shorten
 from nixt_pipeline.inspector.runs import run_id
+from nixt_pipeline.quantities import number, percent, plural
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.canvas import head, render, title_rows
 from nixt_pipeline.reporting.palette import INK
-from nixt_pipeline.reporting.text import number, percent, plain, plural, shorten
+from nixt_pipeline.reporting.text import plain
 from nixt_pipeline.reporting.views import Fact, FigureView, LegendEntry, SectionView, Spec, table_view
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_text

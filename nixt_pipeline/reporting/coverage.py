@@ -7,9 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nixt_pipeline.reporting.figures import type_order
+from nixt_pipeline.quantities import count, percent
+from nixt_pipeline.reporting.legends import type_order
 from nixt_pipeline.reporting.rows import as_floats
-from nixt_pipeline.reporting.text import count, percent, plain
+from nixt_pipeline.reporting.text import plain
 from nixt_pipeline.settings import Thresholds
 
 # Functions that a caveat names.

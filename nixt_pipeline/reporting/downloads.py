@@ -11,7 +11,7 @@ from nixt_pipeline.diagnosis.wording.text import verdict_sentence, where
 from nixt_pipeline.inert import FORMULA, json_text
 from nixt_pipeline.isolation import attempt
 from nixt_pipeline.reporting.content import RunContent, Source
-from nixt_pipeline.reporting.diagnosis import finding_anchors
+from nixt_pipeline.reporting.sections.findings import finding_anchors
 from nixt_pipeline.reporting.text import plain
 from nixt_pipeline.store.files import replacing, write_table
 

@@ -13,13 +13,14 @@ from nixt_pipeline.fleet.baselines import BASELINE_COLUMNS, baselines_path
 from nixt_pipeline.fleet.hosts import HOST_HEALTH_COLUMNS, host_health_path
 from nixt_pipeline.fleet.nccl_tests.variation import BENCHMARK_VARIATION_COLUMNS, benchmark_variation_path
 from nixt_pipeline.fleet.scaling import SCALING_COLUMNS, SCALING_TOTAL_COLUMNS, scaling_path, scaling_totals_path
+from nixt_pipeline.inert import shorten
 from nixt_pipeline.inspector.taxonomy import Column
+from nixt_pipeline.quantities import count, gbs, number, percent, plural, size, utc
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.canvas import gaps, head, number_axis, render
 from nixt_pipeline.reporting.comparison_page import PAGE as COMPARISON_PAGE
 from nixt_pipeline.reporting.comparison_page import percentage
 from nixt_pipeline.reporting.index import FLEET_PAGE
-from nixt_pipeline.reporting.text import count, gbs, number, percent, plural, shorten, size, utc
 from nixt_pipeline.reporting.views import Fact, FigureView, LegendEntry, SectionView, Spec, table_view
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_text

@@ -15,12 +15,13 @@ from nixt_pipeline.diagnosis.findings import SEVERITIES
 from nixt_pipeline.diagnosis.results import stored_diagnosis
 from nixt_pipeline.diagnosis.wording.text import verdict_in_brief
 from nixt_pipeline.fleet.catalog import current_run_catalog, run_catalog_path
+from nixt_pipeline.quantities import count, duration, gbs, percent, plural, utc
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.diagnosis import verdict_class
 from nixt_pipeline.reporting.rows import matching
+from nixt_pipeline.reporting.sections.findings import verdict_class
 from nixt_pipeline.reporting.summary import hottest_timed
-from nixt_pipeline.reporting.text import count, duration, gbs, iso, percent, plain, plural, utc
+from nixt_pipeline.reporting.text import iso, plain
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import where_possible, write_table, write_text

@@ -2,7 +2,11 @@
 
 from collections.abc import Iterable
 
-from nixt_pipeline.reporting.figures import types_present
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nixt_pipeline.inspector.operations import COLL_TYPES
+from nixt_pipeline.quantities import size
 from nixt_pipeline.reporting.palette import SHARE_CLASSES, TRANSFER_COLOUR, WAIT_COLOUR, colour_of
 from nixt_pipeline.reporting.views import LegendEntry
 
@@ -26,3 +30,22 @@ def share_legend(scale: float = 1.0) -> tuple[LegendEntry, ...]:
         )
         for low, (upper, colour) in zip(lower, SHARE_CLASSES, strict=True)
     )
+
+
+def type_order(coll_type: str | None) -> int:
+    """Position of a placement class in displays; unknown ones last."""
+    return COLL_TYPES.index(coll_type) if coll_type in COLL_TYPES else len(COLL_TYPES)
+
+
+def types_present(coll_types: Iterable[str | None]) -> list[str]:
+    """The placement classes that occur, in display order, for a legend."""
+    present = set(coll_types)
+    return [name for name in COLL_TYPES if name in present]
+
+
+def message_sizes(table: pa.Table) -> str:
+    """Which message sizes the bandwidths of a result are of."""
+    smallest: int = pc.max(table["min_message_bytes"]).as_py() or 0
+    if smallest:
+        return f"Bandwidths are of messages of {size(smallest)} and more: small messages have low bandwidths by nature."
+    return "Bandwidths are of messages of every size: there are no large ones."

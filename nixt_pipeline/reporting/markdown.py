@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from nixt_pipeline.diagnosis.wording.text import verdict_sentence
 from nixt_pipeline.inert import markdown
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.diagnosis import cards
+from nixt_pipeline.reporting.sections.findings import cards
 from nixt_pipeline.reporting.summary import key_facts, meters, tiles
 
 

@@ -42,3 +42,14 @@ def matching(table: pa.Table, values: Mapping[str, object]) -> pa.Table:
         column = table[name]
         table = table.filter(pc.is_null(column) if value is None else pc.equal(column, value))
     return table
+
+
+# Rows that a table in the page has at most: it scrolls, sorts and filters; the download has all.
+SHOWN_ROWS = 60
+
+
+def most_recorded(table: pa.Table, limit: int) -> list[tuple[str, str | None]]:
+    """The functions and placements with most records in a result that has them by either."""
+    sums = table.group_by(["coll", "coll_type"]).aggregate([("records", "sum")])
+    rows = first_rows(sums, limit, ("records_sum", "descending"), ("coll", "ascending"), ("coll_type", "ascending"))
+    return [(row["coll"], row["coll_type"]) for row in rows]

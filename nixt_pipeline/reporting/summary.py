@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from nixt_pipeline.reporting import figures
+from nixt_pipeline.inert import shorten
+from nixt_pipeline.quantities import NOT_AVAILABLE, count, duration, gbs, percent, plural, size, utc
 from nixt_pipeline.reporting.anchors import kernel_anchor
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.coverage import Coverage
-from nixt_pipeline.reporting.quality import host_count, nccl_hint, process_count, time_span
+from nixt_pipeline.reporting.facts import host_count, process_count, time_span
 from nixt_pipeline.reporting.rows import Row, as_floats, first_rows
-from nixt_pipeline.reporting.text import NOT_AVAILABLE, count, duration, gbs, percent, plain, plural, shorten, size, utc
+from nixt_pipeline.reporting.sections.kernels import kernel_bars
+from nixt_pipeline.reporting.sections.run import nccl_hint
+from nixt_pipeline.reporting.text import plain
 from nixt_pipeline.reporting.views import Fact, Link, Meter, Tile
 
 NOT_COMPUTED = "not computed"
@@ -105,7 +108,7 @@ def tiles(content: RunContent) -> tuple[Tile, ...]:
 def _kernel_tile(content: RunContent) -> Tile:
     if "hot_kernels" not in content.tables:
         return Tile(NOT_COMPUTED, "hot kernels")
-    data = figures.kernel_bars(content.tables["hot_kernels"], limit=3)
+    data = kernel_bars(content.tables["hot_kernels"], limit=3)
     if not data.kernels:
         return Tile("nothing recorded", "hot kernels")
     top = f"{count(len(data.kernels))} of {plural(data.total, 'kernel')}"

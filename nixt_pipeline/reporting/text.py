@@ -3,36 +3,7 @@
 from collections.abc import Iterable
 
 from nixt_pipeline.inert import shorten, visible
-from nixt_pipeline.quantities import (
-    NOT_AVAILABLE,
-    count,
-    duration,
-    gbs,
-    moment,
-    number,
-    percent,
-    plural,
-    size,
-    utc,
-)
-
-__all__ = [
-    "NOT_AVAILABLE",
-    "count",
-    "duration",
-    "gbs",
-    "iso",
-    "moment",
-    "number",
-    "percent",
-    "plain",
-    "plural",
-    "sentence",
-    "shorten",
-    "size",
-    "unique_labels",
-    "utc",
-]
+from nixt_pipeline.quantities import NOT_AVAILABLE
 
 
 def unique_labels(names: Iterable[str], limit: int) -> list[str]:

@@ -6,9 +6,20 @@ import matplotlib
 import pyarrow as pa
 import pytest
 
-from nixt_pipeline.reporting import drawing, edges, figures, lateness, payload, rank_map, shapes, variation, waiting
 from nixt_pipeline.reporting.canvas import _tag, render, share_map
 from nixt_pipeline.reporting.palette import COLL_TYPE_COLOURS
+from nixt_pipeline.reporting.sections.bandwidth_ranges import draw_bandwidth_ranges, range_panels
+from nixt_pipeline.reporting.sections.distributions import EcdfFigure, draw_ecdf, ecdf_figure
+from nixt_pipeline.reporting.sections.edges import draw_edges, edge_panels
+from nixt_pipeline.reporting.sections.kernels import KernelBar, KernelBars, draw_kernels, kernel_bars
+from nixt_pipeline.reporting.sections.last_arrivals import LastArrivals, draw_last_arrivals, last_arrivals
+from nixt_pipeline.reporting.sections.lateness import draw_lateness, lateness_maps
+from nixt_pipeline.reporting.sections.over_time import draw_time, time_figures
+from nixt_pipeline.reporting.sections.payload import PayloadBars, draw_payload, payload_bars
+from nixt_pipeline.reporting.sections.ranks import draw_ranges, rank_maps
+from nixt_pipeline.reporting.sections.sizes import HeatMap, decade_label, decade_of, draw_heat_map, heat_map
+from nixt_pipeline.reporting.sections.variation import draw_variation, variations
+from nixt_pipeline.reporting.sections.waiting import draw_waiting, waiting_of
 from nixt_pipeline_tests.reporting import examples
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -16,30 +27,26 @@ CONTENT = examples.content(examples.HOSTILE)
 
 
 def _time() -> str:
-    (figure,) = figures.time_figures(CONTENT.tables["temporal_correlation"])
-    return drawing.draw_time(figure, "time-1")
+    (figure,) = time_figures(CONTENT.tables["temporal_correlation"])
+    return draw_time(figure, "time-1")
 
 
 DRAWINGS: dict[str, Callable[[], str]] = {
-    "payload": lambda: drawing.draw_payload(payload.payload_bars(CONTENT.tables["summary_histogram"])),
-    "kernels": lambda: drawing.draw_kernels(figures.kernel_bars(CONTENT.tables["hot_kernels"])),
-    "ecdf": lambda: drawing.draw_ecdf(figures.ecdf_figure(CONTENT.tables["bandwidth_ecdf"])),
+    "payload": lambda: draw_payload(payload_bars(CONTENT.tables["summary_histogram"])),
+    "kernels": lambda: draw_kernels(kernel_bars(CONTENT.tables["hot_kernels"])),
+    "ecdf": lambda: draw_ecdf(ecdf_figure(CONTENT.tables["bandwidth_ecdf"])),
     "time": _time,
-    "last": lambda: drawing.draw_last_arrivals(
-        figures.last_arrivals(CONTENT.tables["spatial_correlation"], "host"), "last"
+    "last": lambda: draw_last_arrivals(last_arrivals(CONTENT.tables["spatial_correlation"], "host"), "last"),
+    "ranges": lambda: draw_bandwidth_ranges(range_panels(CONTENT.tables["spatial_correlation"], "host"), "ranges"),
+    "times": lambda: draw_ecdf(ecdf_figure(CONTENT.tables["time_ecdf"]), "times", "us"),
+    "waiting": lambda: draw_waiting(waiting_of(CONTENT.tables["waiting_over_time"])[0], "waiting"),
+    "lateness": lambda: draw_lateness(
+        lateness_maps(CONTENT.tables["host_lateness"])[0], "lateness", [examples.START_US]
     ),
-    "ranges": lambda: drawing.draw_ranges(
-        figures.range_panels(CONTENT.tables["spatial_correlation"], "host"), "ranges"
-    ),
-    "times": lambda: drawing.draw_ecdf(figures.ecdf_figure(CONTENT.tables["time_ecdf"]), "times", "us"),
-    "waiting": lambda: waiting.draw_waiting(waiting.waiting_of(CONTENT.tables["waiting_over_time"])[0], "waiting"),
-    "lateness": lambda: lateness.draw_lateness(
-        lateness.lateness_maps(CONTENT.tables["host_lateness"])[0], "lateness", [examples.START_US]
-    ),
-    "rank ranges": lambda: rank_map.draw_ranges(rank_map.rank_maps(CONTENT.tables["rank_times"])[0], "rank-ranges"),
-    "edges": lambda: edges.draw_edges(edges.edge_panels(CONTENT.tables["p2p_edges"])[0], "edges"),
-    "variation": lambda: variation.draw_variation(variation.variations(CONTENT.tables["variation"]), "variation"),
-    "sizes": lambda: drawing.draw_heat_map(shapes.heat_map(CONTENT.tables["resource_correlation"])),
+    "rank ranges": lambda: draw_ranges(rank_maps(CONTENT.tables["rank_times"])[0], "rank-ranges"),
+    "edges": lambda: draw_edges(edge_panels(CONTENT.tables["p2p_edges"])[0], "edges"),
+    "variation": lambda: draw_variation(variations(CONTENT.tables["variation"]), "variation"),
+    "sizes": lambda: draw_heat_map(heat_map(CONTENT.tables["resource_correlation"])),
 }
 
 
@@ -74,8 +81,8 @@ def test_no_drawing_refers_to_anything_outside_or_shares_an_id_with_another() ->
 
 @pytest.mark.parametrize("name", ["$x_1$ \\alpha", "$\\frac{1}{0}$", "$x^{$ a$"])
 def test_mathematics_in_a_name_is_drawn_as_written(name: str) -> None:
-    data = figures.KernelBars((figures.KernelBar(name, "mixed", 1.0, 1.0),), 1)
-    root = ET.fromstring(drawing.draw_kernels(data))
+    data = KernelBars((KernelBar(name, "mixed", 1.0, 1.0),), 1)
+    root = ET.fromstring(draw_kernels(data))
     assert name in [text.text for text in root.iter(f"{SVG}text")]
 
 
@@ -123,28 +130,28 @@ def test_coordinates_are_rounded_and_bars_are_written_short() -> None:
 
 
 def test_a_name_in_a_script_without_a_font_does_not_fail() -> None:
-    data = figures.KernelBars((figures.KernelBar("ኢትዮጵያ 漢字 🚀", "mixed", 1.0, 1.0),), 1)
-    assert "ኢትዮጵያ 漢字 🚀" in drawing.draw_kernels(data)
+    data = KernelBars((KernelBar("ኢትዮጵያ 漢字 🚀", "mixed", 1.0, 1.0),), 1)
+    assert "ኢትዮጵያ 漢字 🚀" in draw_kernels(data)
 
 
 def test_digits_in_a_label_survive_the_shortening_of_coordinates() -> None:
-    data = figures.KernelBars((figures.KernelBar("host-1.23456", "mixed", 1.0, 1.0),), 1)
-    assert "host-1.23456" in drawing.draw_kernels(data)
+    data = KernelBars((KernelBar("host-1.23456", "mixed", 1.0, 1.0),), 1)
+    assert "host-1.23456" in draw_kernels(data)
 
 
 def test_bars_have_the_colour_of_their_placement() -> None:
-    data = figures.KernelBars((figures.KernelBar("K", "nvlink-only", 1.0, 1.0),), 1)
-    assert COLL_TYPE_COLOURS["nvlink-only"].lower() in drawing.draw_kernels(data)
+    data = KernelBars((KernelBar("K", "nvlink-only", 1.0, 1.0),), 1)
+    assert COLL_TYPE_COLOURS["nvlink-only"].lower() in draw_kernels(data)
 
 
 def test_the_decade_of_a_count_is_named_without_gaps() -> None:
-    data = shapes.heat_map(
+    data = heat_map(
         pa.Table.from_pylist(
             [examples.size_row(1, 1, "A", size, records) for size, records in ((1, 9), (2, 10), (3, 10**8))]
         )
     )
-    decades = [drawing.decade_of(records) for _, _, records in data.cells]
-    assert [drawing.decade_label(decade) for decade in decades] == [
+    decades = [decade_of(records) for _, _, records in data.cells]
+    assert [decade_label(decade) for decade in decades] == [
         "1–9 records",  # noqa: RUF001
         "10–99 records",  # noqa: RUF001
         "1,000,000+ records",
@@ -153,21 +160,21 @@ def test_the_decade_of_a_count_is_named_without_gaps() -> None:
 
 def test_single_bins_between_gaps_are_marked_and_a_run_without_bandwidth_still_draws() -> None:
     lone = [examples.time_bin(0, 40.0), examples.time_bin(50, 41.0), examples.time_bin(100, None)]
-    (figure,) = figures.time_figures(pa.Table.from_pylist(lone))
+    (figure,) = time_figures(pa.Table.from_pylist(lone))
     assert figure.panels[0].p50 == (40.0, None, 41.0, None, None)
-    root = ET.fromstring(drawing.draw_time(figure, "time-1"))
+    root = ET.fromstring(draw_time(figure, "time-1"))
     assert root.attrib["role"] == "img"
 
 
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda: drawing.draw_payload(payload.PayloadBars((), 0)),
-        lambda: drawing.draw_kernels(figures.KernelBars((), 0)),
-        lambda: drawing.draw_ecdf(figures.EcdfFigure((), False)),
-        lambda: drawing.draw_last_arrivals(figures.LastArrivals((), 0), "last"),
-        lambda: drawing.draw_ranges((), "ranges"),
-        lambda: drawing.draw_heat_map(shapes.HeatMap((), (), (), 0, False)),
+        lambda: draw_payload(PayloadBars((), 0)),
+        lambda: draw_kernels(KernelBars((), 0)),
+        lambda: draw_ecdf(EcdfFigure((), False)),
+        lambda: draw_last_arrivals(LastArrivals((), 0), "last"),
+        lambda: draw_bandwidth_ranges((), "ranges"),
+        lambda: draw_heat_map(HeatMap((), (), (), 0, False)),
     ],
 )
 def test_no_data_is_drawn_as_nothing(draw: Callable[[], str]) -> None:

@@ -1,6 +1,13 @@
 import pyarrow as pa
 
-from nixt_pipeline.reporting import figures, payload, shapes
+from nixt_pipeline.reporting.legends import types_present
+from nixt_pipeline.reporting.sections.bandwidth_ranges import range_panels
+from nixt_pipeline.reporting.sections.distributions import Curve, ecdf_figure
+from nixt_pipeline.reporting.sections.kernels import kernel_bars
+from nixt_pipeline.reporting.sections.last_arrivals import LastArrival, last_arrivals
+from nixt_pipeline.reporting.sections.over_time import time_figures
+from nixt_pipeline.reporting.sections.payload import Segment, payload_bars
+from nixt_pipeline.reporting.sections.sizes import heat_map
 from nixt_pipeline_tests.reporting import examples
 
 
@@ -9,15 +16,15 @@ def test_payload_is_stacked_by_placement_with_the_largest_function_first() -> No
         ("AllReduce", "mixed", 100), ("AllGather", "nvlink-only", 100), ("AllGather", "nic-only", 300)
     )
 
-    data = payload.payload_bars(summary)
+    data = payload_bars(summary)
 
     assert data.total_bytes == 500
     assert [coll for coll, _ in data.bars] == ["AllGather", "AllReduce"]
-    assert data.bars[0][1] == (payload.Segment("nic-only", 300), payload.Segment("nvlink-only", 100))
+    assert data.bars[0][1] == (Segment("nic-only", 300), Segment("nvlink-only", 100))
 
 
 def test_payload_leaves_out_functions_without_bytes() -> None:
-    assert payload.payload_bars(examples.summary(("Broadcast", "mixed", 0))).bars == ()
+    assert payload_bars(examples.summary(("Broadcast", "mixed", 0))).bars == ()
 
 
 def test_hot_kernels_keep_the_first_by_rank_and_count_all() -> None:
@@ -27,7 +34,7 @@ def test_hot_kernels_keep_the_first_by_rank_and_count_all() -> None:
         examples.kernel(3, "x", 0.1, 1.0),
     ]
 
-    data = figures.kernel_bars(pa.Table.from_pylist(rows), limit=2)
+    data = kernel_bars(pa.Table.from_pylist(rows), limit=2)
 
     assert [(kernel.label, kernel.share, kernel.cumulative) for kernel in data.kernels] == [
         ("first", 0.6, 0.6),
@@ -39,12 +46,12 @@ def test_hot_kernels_keep_the_first_by_rank_and_count_all() -> None:
 def test_a_distribution_has_one_panel_per_kernel_and_one_curve_per_measure() -> None:
     rows = examples.ecdf_rows("K", (10.0, 20.0, 30.0)) + examples.ecdf_rows("K", (25.0, 35.0), "transfer_busbw_gbs")
 
-    data = figures.ecdf_figure(pa.Table.from_pylist(rows))
+    data = ecdf_figure(pa.Table.from_pylist(rows))
 
     assert [panel.label for panel in data.panels] == ["K"]
     assert data.panels[0].curves == (
-        figures.Curve("busbw_gbs", (10.0, 20.0, 30.0), (0.0, 0.5, 1.0), 8),
-        figures.Curve("transfer_busbw_gbs", (25.0, 35.0), (0.0, 1.0), 8),
+        Curve("busbw_gbs", (10.0, 20.0, 30.0), (0.0, 0.5, 1.0), 8),
+        Curve("transfer_busbw_gbs", (25.0, 35.0), (0.0, 1.0), 8),
     )
 
 
@@ -53,15 +60,15 @@ def test_a_distribution_axis_is_logarithmic_only_when_the_middle_of_the_values_s
     narrow = examples.ecdf_rows("A", (1.0, 10.0, 11.0)) + examples.ecdf_rows("B", (100.0, 190.0, 9000.0))
     wide = examples.ecdf_rows("A", (1.0, 10.0, 11.0)) + examples.ecdf_rows("B", (100.0, 210.0, 220.0))
 
-    assert not figures.ecdf_figure(pa.Table.from_pylist(narrow)).log_axis
-    assert figures.ecdf_figure(pa.Table.from_pylist(wide)).log_axis
+    assert not ecdf_figure(pa.Table.from_pylist(narrow)).log_axis
+    assert ecdf_figure(pa.Table.from_pylist(wide)).log_axis
 
 
 def test_bandwidth_over_time_is_drawn_at_the_middle_of_each_bin_and_broken_at_a_long_silence() -> None:
     # Bins of one second at 0, 1, 5 and 10 s: three empty bins before 5 s are bridged, four before 10 s are not.
     rows = [examples.time_bin(start, p50) for start, p50 in ((0, 40.0), (1, 41.0), (5, 30.0), (10, 31.0))]
 
-    (figure,) = figures.time_figures(pa.Table.from_pylist(rows))
+    (figure,) = time_figures(pa.Table.from_pylist(rows))
 
     assert (figure.start_us, figure.end_us) == (examples.START_US, examples.START_US + 11_000_000)
     (panel,) = figure.panels
@@ -74,7 +81,7 @@ def test_bandwidth_over_time_is_drawn_at_the_middle_of_each_bin_and_broken_at_a_
 def test_each_launch_has_its_own_figure_with_its_own_start() -> None:
     later = examples.time_bin(86_400, 20.0) | {"incarnation": 2}
 
-    first, second = figures.time_figures(pa.Table.from_pylist([later, examples.time_bin(0, 40.0)]))
+    first, second = time_figures(pa.Table.from_pylist([later, examples.time_bin(0, 40.0)]))
 
     assert first.panels[0].p50 == (40.0,)
     assert second.start_us == examples.START_US + 86_400_000_000
@@ -88,7 +95,7 @@ def test_time_panels_are_those_with_most_records_in_the_order_of_placements() ->
         examples.time_bin(0, 3.0, "AllReduce", "nic-only", records=20),
     ]
 
-    (figure,) = figures.time_figures(pa.Table.from_pylist(rows), limit=2)
+    (figure,) = time_figures(pa.Table.from_pylist(rows), limit=2)
 
     assert [(panel.coll, panel.coll_type) for panel in figure.panels] == [
         ("AllReduce", "nic-only"),
@@ -104,29 +111,29 @@ def test_last_arrivals_are_pooled_over_functions_and_ordered_by_the_excess_over_
         examples.entity("b", 40, 10.0, 50),
     ]
 
-    data = figures.last_arrivals(pa.Table.from_pylist(rows), "host")
+    data = last_arrivals(pa.Table.from_pylist(rows), "host")
 
-    assert data.rows == (figures.LastArrival("b", 0.8, 0.2, 50), figures.LastArrival("a", 0.3, 0.25, 100))
+    assert data.rows == (LastArrival("b", 0.8, 0.2, 50), LastArrival("a", 0.3, 0.25, 100))
 
 
 def test_last_arrivals_between_hosts_leave_out_placements_that_stay_within_a_host() -> None:
     # A host that holds all ranks is always last: 100 of 100 says nothing about it.
     rows = [examples.entity("a", 5, 10.0, 20), examples.entity("a", 100, 100.0, 100, coll_type="nvlink-only")]
 
-    data = figures.last_arrivals(pa.Table.from_pylist(rows), "host", within_host={"nvlink-only"})
+    data = last_arrivals(pa.Table.from_pylist(rows), "host", within_host={"nvlink-only"})
 
-    assert data.rows == (figures.LastArrival("a", 0.25, 0.5, 20),)
+    assert data.rows == (LastArrival("a", 0.25, 0.5, 20),)
 
 
 def test_last_arrivals_without_a_complete_collective_are_empty() -> None:
     rows = [examples.entity("a", 0, 0.0, 0)]
-    assert figures.last_arrivals(pa.Table.from_pylist(rows), "host").rows == ()
+    assert last_arrivals(pa.Table.from_pylist(rows), "host").rows == ()
 
 
 def test_many_entities_are_cut_to_the_largest_excess_and_the_total_is_kept() -> None:
     rows = [examples.entity(f"h{i}", i, 5.0, 100) for i in range(300)]
 
-    data = figures.last_arrivals(pa.Table.from_pylist(rows), "host", limit=2)
+    data = last_arrivals(pa.Table.from_pylist(rows), "host", limit=2)
 
     assert [row.label for row in data.rows] == ["h299", "h298"]
     assert data.total == 300
@@ -135,7 +142,7 @@ def test_many_entities_are_cut_to_the_largest_excess_and_the_total_is_kept() -> 
 def test_bandwidth_ranges_keep_the_lowest_and_the_highest_medians_when_there_are_many_entities() -> None:
     rows = [examples.entity(f"h{i}", 0, 1.0, 4, p50=float(i)) for i in (5, 1, 4, 2, 3, 6)]
 
-    (panel,) = figures.range_panels(pa.Table.from_pylist(rows), "host", limit=4)
+    (panel,) = range_panels(pa.Table.from_pylist(rows), "host", limit=4)
 
     assert [(item.label, item.p50) for item in panel.ranges] == [("h1", 1.0), ("h2", 2.0), ("h5", 5.0), ("h6", 6.0)]
     assert (panel.ranges[0].p10, panel.ranges[0].p90) == (-4.0, 6.0)
@@ -148,14 +155,14 @@ def test_labels_do_without_the_domain_that_all_hosts_share() -> None:
         examples.entity("gpu-2.cluster.internal", 1, 2.0, 4, level="process", process="gpu-2.cluster.internal-pid8"),
     ]
 
-    data = figures.last_arrivals(pa.Table.from_pylist(rows), "process")
+    data = last_arrivals(pa.Table.from_pylist(rows), "process")
 
     assert [row.label for row in data.rows] == ["gpu-1-pid7", "gpu-2-pid8"]
 
 
 def test_labels_keep_domains_that_differ() -> None:
     rows = [examples.entity("gpu-1.east", 3, 2.0, 4), examples.entity("gpu-1.west", 1, 2.0, 4)]
-    data = figures.last_arrivals(pa.Table.from_pylist(rows), "host")
+    data = last_arrivals(pa.Table.from_pylist(rows), "host")
     assert [row.label for row in data.rows] == ["gpu-1.east", "gpu-1.west"]
 
 
@@ -166,7 +173,7 @@ def test_the_heat_map_has_a_row_for_each_shape_and_a_column_for_each_size() -> N
         examples.size_row(8, 1, "AllGather", 4_000_000, 16, "nvlink-only"),
     ]
 
-    data = shapes.heat_map(pa.Table.from_pylist(rows))
+    data = heat_map(pa.Table.from_pylist(rows))
 
     assert data.rows == (("8r/1n AllGather", "nvlink-only"), ("2r/2n AllReduce", "nic-only"))
     assert data.columns == ("1.02 kB", "4 MB")
@@ -178,7 +185,7 @@ def test_more_sizes_than_columns_are_grouped_by_powers_of_two() -> None:
     # 41 sizes from 1024 to 1064 fall into the one class that starts at 1024.
     rows = [examples.size_row(2, 2, "Send", 1024 + i, 1) for i in range(41)]
 
-    data = shapes.heat_map(pa.Table.from_pylist(rows))
+    data = heat_map(pa.Table.from_pylist(rows))
 
     assert data.columns == ("1.02 kB",)
     assert data.cells == ((0, 0, 41),)
@@ -186,12 +193,12 @@ def test_more_sizes_than_columns_are_grouped_by_powers_of_two() -> None:
 
 
 def test_placements_are_listed_in_display_order_whatever_the_iterable() -> None:
-    assert figures.types_present(iter(["mixed", None, "nic-only", "mixed"])) == ["nic-only", "mixed"]
+    assert types_present(iter(["mixed", None, "nic-only", "mixed"])) == ["nic-only", "mixed"]
 
 
 def test_functions_beyond_the_largest_share_a_bar_that_counts_them() -> None:
     # Payloads of 1 to 100 bytes; the 24 largest are 77 to 100, and the other 76 have 76 * 77 / 2 together.
-    data = payload.payload_bars(examples.summary(*((f"Function{n}", "nic-only", n) for n in range(1, 101))))
+    data = payload_bars(examples.summary(*((f"Function{n}", "nic-only", n) for n in range(1, 101))))
     assert [coll for coll, _ in data.bars[:2]] == ["Function100", "Function99"]
-    assert data.bars[-1] == ("76 other functions", (payload.Segment("nic-only", 76 * 77 / 2),))
+    assert data.bars[-1] == ("76 other functions", (Segment("nic-only", 76 * 77 / 2),))
     assert (len(data.bars), data.total_bytes) == (25, 5050)

@@ -6,15 +6,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nixt_pipeline.reporting import quality
-from nixt_pipeline.reporting.entities import entities_section
-from nixt_pipeline.reporting.lateness import lateness_section
-from nixt_pipeline.reporting.progress import progress_section
-from nixt_pipeline.reporting.rank_map import ranks_section
+from nixt_pipeline.reporting.rows import SHOWN_ROWS
 from nixt_pipeline.reporting.sections import ANALYSIS_SECTIONS
-from nixt_pipeline.reporting.variation import variation_section
+from nixt_pipeline.reporting.sections.coverage import coverage_parts
+from nixt_pipeline.reporting.sections.entities import entities_section
+from nixt_pipeline.reporting.sections.lateness import lateness_section
+from nixt_pipeline.reporting.sections.progress import progress_section
+from nixt_pipeline.reporting.sections.ranks import ranks_section
+from nixt_pipeline.reporting.sections.variation import variation_section
+from nixt_pipeline.reporting.sections.waiting import waiting_section
 from nixt_pipeline.reporting.views import SectionView
-from nixt_pipeline.reporting.waiting import waiting_section
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.reporting import examples
 
@@ -67,7 +68,7 @@ def test_a_host_is_listed_with_every_finding_that_names_it() -> None:
 
 def test_of_many_incomplete_communicators_the_least_captured_are_shown_and_all_are_counted() -> None:
     rows = [examples.coverage(id=f"0x{n:03}", capture_rate=0.5 + n / 1000) for n in range(100)]
-    section = quality.coverage_parts(examples.content(tables={"coverage": pa.concat_tables(rows)}))
+    section = coverage_parts(examples.content(tables={"coverage": pa.concat_tables(rows)}))
     view = next(view for view in section.tables if view.caption.startswith("Incompletely"))
-    assert (len(view.rows), view.total) == (quality.SHOWN_ROWS, 100)
+    assert (len(view.rows), view.total) == (SHOWN_ROWS, 100)
     assert view.rows[0][0].text == "0x000"

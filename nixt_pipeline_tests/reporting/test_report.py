@@ -5,9 +5,9 @@ from html.parser import HTMLParser
 import pyarrow as pa
 import pytest
 
-from nixt_pipeline.reporting.entities import SHORTEST_IS_LAST
 from nixt_pipeline.reporting.report import report_html, report_sections
 from nixt_pipeline.reporting.sections import ANALYSIS_SECTIONS, COVERAGE, analysis_section
+from nixt_pipeline.reporting.sections.entities import SHORTEST_IS_LAST
 from nixt_pipeline.reporting.summary import key_facts, meters, tiles
 from nixt_pipeline.reporting.views import SectionView
 from nixt_pipeline_tests.reporting import examples

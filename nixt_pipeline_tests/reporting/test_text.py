@@ -1,15 +1,16 @@
 import pytest
 
+from nixt_pipeline import inert, quantities
 from nixt_pipeline.reporting import text
 
 
 def test_shorten_keeps_both_ends_of_a_long_name() -> None:
     # 9 characters: 4 from the start, the ellipsis, 4 from the end.
-    assert text.shorten("node-0000001-pid77", 9) == "node…id77"
+    assert inert.shorten("node-0000001-pid77", 9) == "node…id77"
 
 
 def test_shorten_leaves_a_name_that_fits() -> None:
-    assert text.shorten("node", 4) == "node"
+    assert inert.shorten("node", 4) == "node"
 
 
 def test_labels_that_become_equal_by_shortening_are_numbered() -> None:
@@ -21,7 +22,7 @@ def test_labels_that_become_equal_by_shortening_are_numbered() -> None:
     [(None, "–"), (0.0, "0 %"), (0.0004, "<0.1 %"), (0.1234, "12.3 %"), (0.9996, ">99.9 %"), (1.0, "100 %")],  # noqa: RUF001
 )
 def test_a_percentage_never_rounds_a_part_to_nothing_or_to_everything(share: float | None, words: str) -> None:
-    assert text.percent(share) == words
+    assert quantities.percent(share) == words
 
 
 @pytest.mark.parametrize(
@@ -37,16 +38,16 @@ def test_a_percentage_never_rounds_a_part_to_nothing_or_to_everything(share: flo
     ],
 )
 def test_a_duration_is_worded_in_the_unit_that_suits_it(microseconds: float, words: str) -> None:
-    assert text.duration(microseconds) == words
+    assert quantities.duration(microseconds) == words
 
 
 def test_a_time_is_shown_in_utc() -> None:
     # 1756585206 is 2025-08-30 20:20:06 UTC (`date -u -d @1756585206`).
-    assert text.utc(1_756_585_206_999_999) == "2025-08-30T20:20:06Z"
+    assert quantities.utc(1_756_585_206_999_999) == "2025-08-30T20:20:06Z"
 
 
 def test_plural_takes_an_irregular_form() -> None:
-    assert [text.plural(1, "process", "processes"), text.plural(2048, "process", "processes")] == [
+    assert [quantities.plural(1, "process", "processes"), quantities.plural(2048, "process", "processes")] == [
         "1 process",
         "2,048 processes",
     ]

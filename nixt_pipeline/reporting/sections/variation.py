@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from nixt_pipeline.reporting.canvas import nothing, percent_ticks, render, title_rows
+from nixt_pipeline.quantities import count, duration, number, percent
+from nixt_pipeline.reporting.canvas import LABEL_CHARACTERS, nothing, percent_ticks, render, title_rows
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.figures import LABEL_CHARACTERS
 from nixt_pipeline.reporting.palette import OTHER_COLOUR, TRANSFER_COLOUR, VARIATION_COLOURS, WAIT_COLOUR
-from nixt_pipeline.reporting.quality import SHOWN_ROWS
-from nixt_pipeline.reporting.rows import first_launches, not_drawn
-from nixt_pipeline.reporting.text import count, duration, number, percent, unique_labels
+from nixt_pipeline.reporting.rows import SHOWN_ROWS, first_launches, not_drawn
+from nixt_pipeline.reporting.text import unique_labels
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, Spec, table_view
 
 if TYPE_CHECKING:

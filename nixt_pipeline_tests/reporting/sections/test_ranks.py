@@ -1,6 +1,6 @@
 import pyarrow as pa
 
-from nixt_pipeline.reporting.rank_map import draw_map, draw_ranges, rank_maps
+from nixt_pipeline.reporting.sections.ranks import draw_map, draw_ranges, rank_maps
 from nixt_pipeline_tests.reporting import examples
 
 

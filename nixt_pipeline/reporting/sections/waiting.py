@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from nixt_pipeline.inert import shorten
+from nixt_pipeline.quantities import count, duration, number, percent, utc
 from nixt_pipeline.reporting.canvas import (
+    LABEL_CHARACTERS,
     duration_axis,
     gaps,
     head,
@@ -18,11 +21,10 @@ from nixt_pipeline.reporting.canvas import (
     time_unit,
 )
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.figures import LABEL_CHARACTERS
 from nixt_pipeline.reporting.legends import WAIT_AND_TRANSFER
 from nixt_pipeline.reporting.palette import ALERT_COLOUR, TRANSFER_COLOUR, WAIT_COLOUR
 from nixt_pipeline.reporting.rows import Row, first_launches, not_drawn
-from nixt_pipeline.reporting.text import count, duration, number, percent, sentence, shorten, utc
+from nixt_pipeline.reporting.text import sentence
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView
 
 if TYPE_CHECKING:

@@ -5,14 +5,17 @@ from collections import defaultdict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nixt_pipeline.reporting import drawing, figures
+from nixt_pipeline.inert import shorten
+from nixt_pipeline.quantities import count, duration, gbs, number, percent, utc
 from nixt_pipeline.reporting.anchors import host_anchor
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.legends import type_legend
+from nixt_pipeline.reporting.facts import within_host
+from nixt_pipeline.reporting.legends import message_sizes, type_legend
 from nixt_pipeline.reporting.palette import INK, NEUTRAL_COLOUR
-from nixt_pipeline.reporting.quality import SHOWN_ROWS, within_host
-from nixt_pipeline.reporting.rows import Order, Row, first_rows
-from nixt_pipeline.reporting.text import count, duration, gbs, number, percent, plain, shorten, size, utc
+from nixt_pipeline.reporting.rows import SHOWN_ROWS, Order, Row, first_rows
+from nixt_pipeline.reporting.sections.bandwidth_ranges import draw_bandwidth_ranges, range_panels
+from nixt_pipeline.reporting.sections.last_arrivals import at_level, between_hosts, draw_last_arrivals, last_arrivals
+from nixt_pipeline.reporting.text import plain
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, Spec, TableView, table_view
 
 SHORTEST_IS_LAST = (
@@ -21,16 +24,6 @@ SHORTEST_IS_LAST = (
 )
 # Every host of a job of 2,048 GPUs has a row, so that every link to a host leads somewhere.
 SHOWN_HOSTS = 512
-
-
-def message_sizes(table: pa.Table) -> str:
-    """Which message sizes the bandwidths of a result are of."""
-    smallest: int = pc.max(table["min_message_bytes"]).as_py() or 0
-    if smallest:
-        return f"Bandwidths are of messages of {size(smallest)} and more: small messages have low bandwidths by nature."
-    return "Bandwidths are of messages of every size: there are no large ones."
-
-
 _SPATIAL_COLUMNS = (
     Spec("Function", "coll"),
     Spec("Placement", "coll_type"),
@@ -50,7 +43,7 @@ def entities_section(content: RunContent, table: pa.Table) -> SectionView:
     drawn, tables = [], []
     one_host_types = within_host(content)
     for level, plural_name in (("host", "hosts"), ("process", "processes")):
-        of_level = figures.at_level(table, level)
+        of_level = at_level(table, level)
         if of_level.num_rows:
             drawn += _level_figures(table, level, plural_name, one_host_types)
             columns = (Spec(level.capitalize(), "entity"), *_SPATIAL_COLUMNS)
@@ -58,7 +51,7 @@ def entities_section(content: RunContent, table: pa.Table) -> SectionView:
             rows, total = _most_often_last(of_level), of_level.num_rows
             tables.append(table_view(caption, rows, columns, total=total, source="spatial_correlation"))
     if "hosts" in content.tables:
-        tables.append(_hosts_table(content, figures.between_hosts(figures.at_level(table, "host"), one_host_types)))
+        tables.append(_hosts_table(content, between_hosts(at_level(table, "host"), one_host_types)))
     return SectionView(
         "", "", notes=(SHORTEST_IS_LAST, message_sizes(table)), figures=tuple(drawn), tables=tuple(tables)
     )
@@ -114,7 +107,7 @@ def _hosts_table(content: RunContent, compared: pa.Table) -> TableView:
 
 def _level_figures(table: pa.Table, level: str, plural_name: str, one_host_types: set[str]) -> list[FigureView]:
     drawn = []
-    arrivals = figures.last_arrivals(table, level, one_host_types)
+    arrivals = last_arrivals(table, level, one_host_types)
     if arrivals.rows:
         first = arrivals.rows[0]
         everyone = len(arrivals.rows) == arrivals.total
@@ -125,7 +118,7 @@ def _level_figures(table: pa.Table, level: str, plural_name: str, one_host_types
         )
         drawn.append(
             FigureView(
-                drawing.draw_last_arrivals(arrivals, f"last-{level}"),
+                draw_last_arrivals(arrivals, f"last-{level}"),
                 f"{shown} last arrivals beyond the expected share; collectives within one {level} are left out.",
                 anchor=f"figure-last-{level}",
                 title=f"Last to arrive, by {level}",
@@ -140,7 +133,7 @@ def _level_figures(table: pa.Table, level: str, plural_name: str, one_host_types
                 source="spatial_correlation",
             )
         )
-    panels = figures.range_panels(table, level)
+    panels = range_panels(table, level)
     if panels and (level == "process" or any(panel.total > 1 for panel in panels)):
         caption = f"Bus bandwidth by {level}, for what has most records. Waiting is included: low is not slow."
         if any(panel.total > len(panel.ranges) for panel in panels):
@@ -149,7 +142,7 @@ def _level_figures(table: pa.Table, level: str, plural_name: str, one_host_types
         low, high = panels[0].ranges[0], panels[0].ranges[-1]
         drawn.append(
             FigureView(
-                drawing.draw_ranges(panels, f"range-{level}"),
+                draw_bandwidth_ranges(panels, f"range-{level}"),
                 caption + " Dot: median; bar: p10 to p90.",
                 anchor=f"figure-range-{level}",
                 title=f"Bandwidth by {level}",

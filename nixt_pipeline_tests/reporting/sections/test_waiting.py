@@ -1,6 +1,6 @@
 import pyarrow as pa
 
-from nixt_pipeline.reporting.waiting import draw_waiting, waiting_of
+from nixt_pipeline.reporting.sections.waiting import draw_waiting, waiting_of
 from nixt_pipeline_tests.reporting import examples
 
 

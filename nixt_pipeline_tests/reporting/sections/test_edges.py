@@ -1,6 +1,6 @@
 import pyarrow as pa
 
-from nixt_pipeline.reporting.edges import draw_edges, edge_panels, edges_section
+from nixt_pipeline.reporting.sections.edges import draw_edges, edge_panels, edges_section
 from nixt_pipeline_tests.reporting import examples
 
 

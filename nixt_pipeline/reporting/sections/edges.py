@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from nixt_pipeline.inert import shorten
+from nixt_pipeline.quantities import count, duration, percent, size
 from nixt_pipeline.reporting.canvas import duration_axis, head, render, title_rows
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.palette import COLL_COLOURS, INK
-from nixt_pipeline.reporting.quality import SHOWN_ROWS
-from nixt_pipeline.reporting.rows import Row, first_rows
-from nixt_pipeline.reporting.text import count, duration, percent, plain, shorten, size
+from nixt_pipeline.reporting.rows import SHOWN_ROWS, Row, first_rows
+from nixt_pipeline.reporting.text import plain
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, Spec, table_view
 
 if TYPE_CHECKING:

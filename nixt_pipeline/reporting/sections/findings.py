@@ -7,10 +7,11 @@ from dataclasses import asdict
 from nixt_pipeline.diagnosis.findings import Diagnosis, Finding
 from nixt_pipeline.diagnosis.wording.text import how_bad, how_sure, since, title, where
 from nixt_pipeline.diagnosis.wording.urgency import URGENCY as WORDS
-from nixt_pipeline.inert import visible
+from nixt_pipeline.inert import shorten, visible
+from nixt_pipeline.quantities import number, percent, utc
 from nixt_pipeline.reporting.anchors import finding_anchor, host_anchor
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.text import number, percent, sentence, shorten, utc
+from nixt_pipeline.reporting.text import sentence
 from nixt_pipeline.reporting.views import Card, Fact, Link, SectionView, Spec, table_view
 
 # Cards that a person still reads; the table after them has all.

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from nixt_pipeline.quantities import count, duration
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import WAIT_AND_TRANSFER
 from nixt_pipeline.reporting.rows import Row, first_launches, not_drawn
-from nixt_pipeline.reporting.text import count, duration
+from nixt_pipeline.reporting.sections.waiting import Axis, Band, KernelWaiting, draw_kernel
 from nixt_pipeline.reporting.views import FigureView, SectionView
-from nixt_pipeline.reporting.waiting import Axis, Band, KernelWaiting, draw_kernel
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,22 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nixt_pipeline.reporting.canvas import duration_axis, head, name_rows, render, share_map
+from nixt_pipeline.inert import shorten
+from nixt_pipeline.quantities import count, duration, percent
+from nixt_pipeline.reporting.canvas import (
+    LABEL_CHARACTERS,
+    SHORT_LABEL_CHARACTERS,
+    duration_axis,
+    head,
+    name_rows,
+    render,
+    share_map,
+)
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.figures import LABEL_CHARACTERS, SHORT_LABEL_CHARACTERS
 from nixt_pipeline.reporting.legends import share_legend, type_legend
 from nixt_pipeline.reporting.palette import colour_of
-from nixt_pipeline.reporting.quality import SHOWN_ROWS
-from nixt_pipeline.reporting.rows import Row, as_floats, first_launches, first_rows, matching, not_drawn
-from nixt_pipeline.reporting.text import count, duration, percent, plain, shorten, unique_labels
+from nixt_pipeline.reporting.rows import SHOWN_ROWS, Row, as_floats, first_launches, first_rows, matching, not_drawn
+from nixt_pipeline.reporting.text import plain, unique_labels
 from nixt_pipeline.reporting.views import FigureView, SectionView, Spec, table_view
 
 if TYPE_CHECKING:

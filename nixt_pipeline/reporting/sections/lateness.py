@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nixt_pipeline.reporting.canvas import mark_moments, name_rows, number_axis, render, share_map, time_unit
+from nixt_pipeline.quantities import count, percent, utc
+from nixt_pipeline.reporting.canvas import (
+    SHORT_LABEL_CHARACTERS,
+    mark_moments,
+    name_rows,
+    number_axis,
+    render,
+    share_map,
+    time_unit,
+)
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.figures import SHORT_LABEL_CHARACTERS
 from nixt_pipeline.reporting.legends import share_legend
 from nixt_pipeline.reporting.palette import ALERT_COLOUR
 from nixt_pipeline.reporting.rows import first_launches, first_rows, matching, not_drawn
-from nixt_pipeline.reporting.text import count, percent, sentence, unique_labels, utc
+from nixt_pipeline.reporting.text import sentence, unique_labels
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 import pyarrow as pa
 
-from nixt_pipeline.reporting.lateness import draw_lateness, lateness_maps
+from nixt_pipeline.reporting.sections.lateness import draw_lateness, lateness_maps
 from nixt_pipeline_tests.reporting import examples
 
 

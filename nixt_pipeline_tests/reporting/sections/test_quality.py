@@ -1,8 +1,10 @@
 import pyarrow as pa
 import pytest
 
-from nixt_pipeline.reporting import quality
 from nixt_pipeline.reporting.coverage import pooled_capture_rate
+from nixt_pipeline.reporting.sections.coverage import coverage_parts
+from nixt_pipeline.reporting.sections.quality import quality_section
+from nixt_pipeline.reporting.sections.run import facts_section, nccl_hint
 from nixt_pipeline.reporting.views import SectionView, TableView
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.reporting import examples
@@ -72,23 +74,23 @@ def test_processes_that_left_nothing_are_counted_from_the_largest_communicator()
 )
 def test_the_release_of_nccl_is_a_hint_from_what_the_records_hold(changes: dict[str, object], hint: str) -> None:
     nothing = {"git_rev": "", "algo_records": 0, "p2p_records": 0, "named_records": 0}
-    assert quality.nccl_hint(nothing | changes) == hint
+    assert nccl_hint(nothing | changes) == hint
 
 
 def test_bytes_are_listed_by_outcome_and_checked_against_what_was_read() -> None:
     counts = {"read": 100, "stored": 60, "duplicate": 20, "rejected": 10, "foreign": 5, "blank": 5}
-    section = quality.quality_section(examples.content(manifest=examples.manifest(bytes=counts)))
+    section = quality_section(examples.content(manifest=examples.manifest(bytes=counts)))
     assert _words(_table(section, "Where the bytes went"))[-1] == ["read, the sum of the above", "100", "100 %"]
 
 
 def test_bytes_that_do_not_add_up_are_said_to() -> None:
     counts = {"read": 100, "stored": 60, "duplicate": 0, "rejected": 0, "foreign": 0, "blank": 0}
-    section = quality.quality_section(examples.content(manifest=examples.manifest(bytes=counts)))
+    section = quality_section(examples.content(manifest=examples.manifest(bytes=counts)))
     assert _words(_table(section, "Where the bytes went"))[-1][0] == "read, which is NOT the sum of the above"
 
 
 def test_a_file_with_a_problem_is_named() -> None:
-    section = quality.quality_section(examples.content())
+    section = quality_section(examples.content())
     assert _words(_table(section, "Files with a problem")) == [
         ["gpu-1.gz", "unreadable", "truncated gzip near gpu-1", "7 B", "0"]
     ]
@@ -96,19 +98,19 @@ def test_a_file_with_a_problem_is_named() -> None:
 
 def test_rejected_lines_show_their_place_reason_and_sample_and_how_many_there_are() -> None:
     reason = {"outcome": "rejected", "reason": "not JSON", "lines": 5000, "bytes": 45000, "files": 1}
-    section = quality.quality_section(examples.content(tables={"reject_reasons": pa.Table.from_pylist([reason])}))
+    section = quality_section(examples.content(tables={"reject_reasons": pa.Table.from_pylist([reason])}))
     lines = _table(section, "Rejected and foreign lines")
     assert _words(lines) == [["gpu-1-pid7.log", "5", "1,234", "rejected", "not JSON", "{gpu-1"]]
     assert lines.total == 5000
 
 
 def test_a_run_without_rejected_lines_has_no_table_of_them() -> None:
-    section = quality.quality_section(examples.content(tables={"reject_reasons": None}))
+    section = quality_section(examples.content(tables={"reject_reasons": None}))
     assert not [view for view in section.tables if "Rejected" in view.caption]
 
 
 def test_a_completely_captured_run_lists_no_communicator() -> None:
-    section = quality.coverage_parts(examples.content())
+    section = coverage_parts(examples.content())
     assert [view.caption for view in section.tables] == ["Capture rate by placement and function"]
     assert "completely" in section.notes[0]
 
@@ -117,16 +119,16 @@ def test_incompletely_captured_communicators_are_listed_least_first() -> None:
     rows = pa.concat_tables(
         [examples.coverage(id="0x1", capture_rate=0.9), examples.coverage(id="0x2", capture_rate=0.6)]
     )
-    section = quality.coverage_parts(examples.content(tables={"coverage": rows}))
+    section = coverage_parts(examples.content(tables={"coverage": rows}))
     assert [row[0] for row in _words(_table(section, "Incompletely captured, least first"))] == ["0x2", "0x1"]
 
 
 def test_what_run_json_says_is_shown_key_by_key() -> None:
     run_info = {"model": "340b", "parallelism": {"tp": 8}}
-    section = quality.facts_section(examples.content(manifest=examples.manifest(run_info=run_info)))
+    section = facts_section(examples.content(manifest=examples.manifest(run_info=run_info)))
     assert _words(_table(section, "What run.json says")) == [["model", "340b"], ["parallelism", '{"tp": 8}']]
 
 
 def test_several_launches_in_one_directory_are_announced() -> None:
-    section = quality.facts_section(examples.content(manifest=examples.manifest(incarnations=2)))
+    section = facts_section(examples.content(manifest=examples.manifest(incarnations=2)))
     assert section.notes[0].startswith("This directory holds 2 launches")

@@ -2,12 +2,8 @@ import pytest
 
 from nixt_pipeline.diagnosis import Diagnosis
 from nixt_pipeline.diagnosis.wording.text import verdict_in_brief, verdict_sentence
-from nixt_pipeline.reporting.diagnosis import (
-    all_findings_section,
-    cards,
-    verdict_class,
-)
 from nixt_pipeline.reporting.report import report_html
+from nixt_pipeline.reporting.sections.findings import all_findings_section, cards, verdict_class
 from nixt_pipeline_tests.reporting import examples
 from nixt_pipeline_tests.reporting.examples import diagnosis, finding
 

@@ -1,6 +1,6 @@
 import pyarrow as pa
 
-from nixt_pipeline.reporting.variation import draw_variation, variation_section, variations
+from nixt_pipeline.reporting.sections.variation import draw_variation, variation_section, variations
 from nixt_pipeline_tests.reporting import examples
 
 

@@ -1,0 +1,80 @@
+"""What the run is, who wrote its records, and what run.json says."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from nixt_pipeline.inert import shorten
+from nixt_pipeline.quantities import NOT_AVAILABLE, count, duration, plural, utc
+from nixt_pipeline.reporting.content import RunContent
+from nixt_pipeline.reporting.facts import host_count, process_count, time_span
+from nixt_pipeline.reporting.rows import SHOWN_ROWS
+from nixt_pipeline.reporting.text import iso, plain
+from nixt_pipeline.reporting.views import Fact, SectionView, Spec, TableView, table_view
+
+RUN_INFO_CHARACTERS = 200
+_RELEASE = re.compile(r"v?(2\.\d{2}\.\d{1,2})(?!\d)")
+
+
+def facts_section(content: RunContent) -> SectionView:
+    """Run id, place, time, size, writers and what `run.json` says."""
+    manifest = content.manifest
+    first, last = time_span(content)
+    processes = process_count(content)
+    facts = [
+        Fact("Run", plain(manifest.run)),
+        Fact("Source directory", plain(manifest.source_dir)),
+        Fact("First record written", utc(first)),
+        Fact("Last record written", utc(last)),
+        Fact("Span", duration(last - first) if first is not None and last is not None else NOT_AVAILABLE),
+        Fact("Processes (normally one GPU each)", count(processes)),
+        Fact("Hosts", count(host_count(content))),
+        Fact("Communicators", count(content.coverage.communicators)),
+        Fact("Launches in this directory", count(manifest.incarnations)),
+        Fact("Ingested", f"{iso(manifest.ingested_at)}, in {manifest.seconds:.3g} s"),
+    ]
+    notes = []
+    if manifest.incarnations > 1:
+        notes.append(
+            f"This directory holds {plural(manifest.incarnations, 'launch', 'launches')} of one or more jobs. Figures "
+            "over time show them apart; totals and distributions contain all of them."
+        )
+    tables = [_writers_table(content)]
+    if manifest.run_info:
+        tables.append(_run_info_table(manifest.run_info))
+    return SectionView("run", "The run", facts=tuple(facts), notes=tuple(notes), tables=tuple(tables))
+
+
+def nccl_hint(writer: Mapping[str, Any]) -> str:
+    """Which NCCL release the plugin came with, as far as its records tell: a hint, a plugin can be built apart."""
+    release = _RELEASE.search(writer["git_rev"] or "")
+    if release:
+        return f"{release.group(1)} (build name)"
+    if writer["algo_records"]:
+        return "after 2.30 (algorithm written)"
+    if writer["p2p_records"] or writer["named_records"]:
+        return "2.30 or later (P2P or names written)"
+    return "not told; 2.28 or 2.29 write neither P2P nor names"
+
+
+def _writers_table(content: RunContent) -> TableView:
+    rows = [{**row, "nccl": nccl_hint(row)} for row in content.rows("writers")]
+    columns = (
+        Spec("Format version", "inspector_output_format_version"),
+        Spec("Plugin build", "git_rev"),
+        Spec("Attached by", "rec_mechanism"),
+        Spec("NCCL release (hint)", "nccl"),
+        Spec("Processes", "processes", count, numeric=True),
+        Spec("Records", "records", count, numeric=True),
+    )
+    return table_view("Who wrote the records", rows, columns, SHOWN_ROWS, source="writers")
+
+
+def _run_info_table(run_info: Mapping[str, Any]) -> TableView:
+    def words(value: Any) -> str:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+        return shorten(text, RUN_INFO_CHARACTERS)
+
+    rows = [{"key": key, "value": value} for key, value in sorted(run_info.items())]
+    return table_view("What run.json says", rows, (Spec("Key", "key"), Spec("Value", "value", words)), SHOWN_ROWS)
