@@ -1,5 +1,6 @@
 """From a run's views to its diagnosis: coverage first, then hangs, slow transfers and late ranks, each told once."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -7,7 +8,7 @@ import duckdb
 
 from nixt_pipeline.analysis.cells import provide_cells
 from nixt_pipeline.diagnosis.attempts import Attempts, launches_left_out
-from nixt_pipeline.diagnosis.coverage import capture_findings, measure, not_assessable, not_ordered
+from nixt_pipeline.diagnosis.coverage import Recorded, capture_findings, measure, not_assessable, not_ordered
 from nixt_pipeline.diagnosis.detectors.causes import with_causes
 from nixt_pipeline.diagnosis.detectors.clocks import find_clock_skew
 from nixt_pipeline.diagnosis.detectors.hangs import find_hangs
@@ -17,10 +18,12 @@ from nixt_pipeline.diagnosis.detectors.lateness import Late, find_late
 from nixt_pipeline.diagnosis.detectors.resolution import Resolution, not_resolvable, resolution_of
 from nixt_pipeline.diagnosis.detectors.transfer import Blame, find_slow
 from nixt_pipeline.diagnosis.ending import ending_of
+from nixt_pipeline.diagnosis.evidence.eras import Era, find_eras
 from nixt_pipeline.diagnosis.evidence.observations import Observations, observe
 from nixt_pipeline.diagnosis.evidence.parts import read_spans
 from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE, Diagnosis, Finding, RunCoverage, Verdict, capped, ranked
 from nixt_pipeline.diagnosis.ranks import with_ranks
+from nixt_pipeline.diagnosis.wording.eras import across_eras
 from nixt_pipeline.diagnosis.wording.late import late_findings, outstanding, without_uneven_replicas
 from nixt_pipeline.diagnosis.wording.transfers import transfer_findings
 from nixt_pipeline.settings import Settings, Thresholds
@@ -28,8 +31,9 @@ from nixt_pipeline.store import catalog
 from nixt_pipeline.store.manifest import read_manifest
 
 # Changes whenever a diagnosis would.
-VERSION = "6"
+VERSION = "7"
 
+_ERA = "what was done between two changes of communicators"
 _NAMELESS = "the records of a launch do not say which host and which process wrote them"
 
 # With fewer records than this share, deficits alone name nobody.
@@ -70,10 +74,9 @@ def diagnose_views(
         of_launch = attempts.decisive("hangs and mismatches", find_hangs, con, seen, recorded, limits, ending) or []
         nameless = nameless or not seen.processes
         if not reason and seen.processes:
-            from_times = _from_times(con, seen, coverage, limits, attempts)
+            from_times, powers = _from_eras(con, seen, recorded, limits, attempts)
             of_launch += [_over(finding, ended.get(incarnation)) for finding in from_times]
-            power = attempts.informative("the smallest visible cost", resolution_of, seen, read_spans(con), limits)
-            told_from.append((float(seen.block_us.sum()), power or Resolution(None)))
+            told_from += powers
         findings += with_ranks(con, seen, of_launch)
     # Of the longest launch.
     resolution = max(told_from, key=lambda launch: launch[0])[1] if told_from else Resolution(None)
@@ -125,6 +128,27 @@ def _launches(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> tuple[list[
     )
     numbers = sorted(incarnation for incarnation, _ in chosen)
     return numbers, [launches_left_out(len(others), others[0][1], len(chosen))] if others else []
+
+
+def _from_eras(
+    con: duckdb.DuckDBPyConnection, seen: Observations, recorded: Recorded, limits: Thresholds, attempts: Attempts
+) -> tuple[list[Finding], list[tuple[float, Resolution]]]:
+    """What the times of a launch say in all of its eras, and how long each was and what could be seen in it."""
+    numbers = con.sql("SELECT communicator, comm FROM diagnosed_communicators").fetchall()
+    numbered = {communicator: seen.communicators[comm] for communicator, comm in numbers}
+    eras = attempts.informative("replaced communicators", find_eras, con, recorded.frontier, numbered, read_spans(con))
+    findings: list[list[Finding]] = []
+    powers = []
+    wholes: Sequence[Era | None] = eras or [None]
+    for era in wholes:
+        part = seen if era is None else attempts.decisive(_ERA, observe, con, seen.incarnation, limits, era)
+        if part is None or not part.processes:
+            findings.append([])
+            continue
+        findings.append(_from_times(con, part, recorded.coverage, limits, attempts))
+        power = attempts.informative("the smallest visible cost", resolution_of, part, read_spans(con), limits)
+        powers.append((float(part.block_us.sum()), power or Resolution(None)))
+    return across_eras(eras, findings) if eras else findings[0], powers
 
 
 def _from_times(

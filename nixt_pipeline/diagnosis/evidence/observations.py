@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from nixt_pipeline.diagnosis.evidence import point_to_point as p2p
 from nixt_pipeline.diagnosis.evidence import queries
 from nixt_pipeline.diagnosis.evidence.block_times import ClockStep, block_times
+from nixt_pipeline.diagnosis.evidence.eras import Era, restrict
 from nixt_pipeline.diagnosis.evidence.overlap import measure_overlap
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, process_of
 from nixt_pipeline.diagnosis.evidence.recording import has_one_slot
@@ -163,10 +164,13 @@ class Observations:
         return find_stages(self)
 
 
-def observe(con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds) -> Observations:
-    """Aggregate one launch of the run behind `con`, a connection of `store.catalog.open_run`; call it after
-    `order_replays`."""
+def observe(
+    con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds, era: Era | None = None
+) -> Observations:
+    """Aggregate one launch of the run behind `con`, a connection of `store.catalog.open_run`, or one era of it; call it
+    after `order_replays`."""
     launch: dict[str, Any] = {"incarnation": incarnation}
+    restrict(con, era)
     blocks = _prepare(con, launch)
     rows = con.sql("SELECT hostname, pid, name FROM diagnosed_processes ORDER BY process").fetchall()
     processes = tuple(process_of(*row) for row in rows)

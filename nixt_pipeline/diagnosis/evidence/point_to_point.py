@@ -40,9 +40,9 @@ _RECORDED = """
         k.comm, e.coll = 'Send' AS sends, e.rank, e.p2p_peer AS peer, e.writer,
         e.coll_sn::BIGINT AS sn, e.coll_msg_size_bytes AS size_bytes, e.coll_exec_time_us AS time_us,
         e.dump_timestamp_us AS dump_us
-    FROM plausible_events AS e
+    FROM observed_p2p AS e
     JOIN diagnosed_communicators AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
-    WHERE e.kind = 'p2p' AND e.hostname IS NOT NULL AND e.pid IS NOT NULL
+    WHERE e.hostname IS NOT NULL AND e.pid IS NOT NULL
         AND e.coll_sn IS NOT NULL AND e.coll IN ('Send', 'Recv') AND e.p2p_peer >= 0
         AND k.comm % $passes = $pass
 """

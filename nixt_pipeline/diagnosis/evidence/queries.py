@@ -3,6 +3,37 @@
 Every text runs on a connection of `store.catalog.open_run`, in the order in which `observe` uses them.
 """
 
+# What is observed: a whole launch, or one era of it (`eras`).
+WHOLE_LAUNCH = """
+CREATE OR REPLACE TEMP VIEW observed_communicators AS FROM communicators;
+CREATE OR REPLACE TEMP VIEW observed_processes AS FROM processes;
+CREATE OR REPLACE TEMP VIEW observed_cells AS FROM ordered_cells;
+CREATE OR REPLACE TEMP VIEW observed_p2p AS FROM plausible_events WHERE kind = 'p2p';
+"""
+# Reads the tables `era_communicators`, `era_numbers` and `era_records`. The first operation of each rank in an era is
+# its number 1 there.
+ONE_ERA = """
+CREATE OR REPLACE TEMP VIEW observed_communicators AS
+SELECT * FROM communicators
+WHERE hash(id, comm_name, n_ranks, nnodes) IN (SELECT communicator FROM era_communicators);
+CREATE OR REPLACE TEMP VIEW observed_processes AS FROM processes WHERE process IN (SELECT name FROM era_records);
+CREATE OR REPLACE TEMP VIEW observed_cells AS
+SELECT c.*
+FROM ordered_cells AS c
+LEFT JOIN era_numbers AS n ON n.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes) AND n.coll = c.coll
+WHERE n.communicator IS NULL OR (c.coll_sn > n.since AND c.coll_sn <= n.up_to);
+CREATE OR REPLACE TEMP VIEW observed_p2p AS
+SELECT e.* REPLACE (
+    e.coll_sn - min(e.coll_sn) OVER (PARTITION BY e.id, e.comm_name, e.n_ranks, e.nnodes, e.rank) + 1 AS coll_sn
+)
+FROM plausible_events AS e
+JOIN (
+    SELECT DISTINCT writer_of(p.process, p.hostname, p.pid) AS writer, r.since, r.up_to
+    FROM processes AS p JOIN era_records AS r ON r.name = p.process
+) AS w USING (writer)
+WHERE e.kind = 'p2p' AND e.dump_timestamp_us > w.since AND e.dump_timestamp_us <= w.up_to;
+"""
+
 # Five strings and numbers are joined by their hash: by their values it costs several times as much.
 COMMUNICATORS = """
 CREATE OR REPLACE TEMP TABLE diagnosed_communicators AS
@@ -12,7 +43,7 @@ SELECT
     -- A rack is one node to NCCL: within it, what stays on a host and what does not are two shapes.
     hash(n_ranks, nnodes, nnodes > 1 OR hosts_seen > 1) AS shape,
     id, comm_name, n_ranks, nnodes, hosts_seen, coll_type, parallel_role, first_dump_us, last_dump_us
-FROM communicators
+FROM observed_communicators
 WHERE incarnation = $incarnation AND n_ranks > 1
 """
 
@@ -22,7 +53,7 @@ CREATE OR REPLACE TEMP TABLE diagnosed_processes AS
 SELECT
     row_number() OVER (ORDER BY p.hostname, p.pid, p.global_rank, p.process) - 1 AS process,
     writer_of(p.process, p.hostname, p.pid) AS writer, p.hostname, p.pid, p.process AS name
-FROM processes AS p
+FROM observed_processes AS p
 WHERE p.incarnation = $incarnation AND p.hostname IS NOT NULL AND p.pid IS NOT NULL
 """
 
@@ -53,7 +84,7 @@ SELECT
     c.min_exec_time_us, c.max_exec_time_us,
     hash(c.min_rank, c.min_hostname, c.min_pid) AS last_member, c.last_dump_us, c.complete, c.ranks_seen,
     {USABLE} AS usable
-FROM ordered_cells AS c
+FROM observed_cells AS c
 JOIN diagnosed_communicators AS k ON k.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes)
 WHERE c.coll IN (SELECT unnest($sync))
     AND c.coll_sn IS NOT NULL
@@ -275,4 +306,4 @@ ORDER BY ALL
 # Records may be lost, but what a communicator is for shows in any.
 SYNCHRONISED = "SELECT comm, coalesce(max(coll_msg_size_bytes), 0) FROM blocked_cells GROUP BY comm"
 
-SPAN = "SELECT median(last_dump_us - first_dump_us) FROM processes WHERE incarnation = $incarnation"
+SPAN = "SELECT median(last_dump_us - first_dump_us) FROM observed_processes WHERE incarnation = $incarnation"
