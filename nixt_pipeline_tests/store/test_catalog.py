@@ -1,4 +1,4 @@
-"""The catalog's views: which run a row is of, and what they do without a run that was removed."""
+"""The catalog's views: which run a row is of, what they derive, and how they are replaced."""
 
 import shutil
 from pathlib import Path
@@ -9,6 +9,7 @@ import pytest
 from nixt_pipeline.settings import Settings, SettingsError, load_settings
 from nixt_pipeline.store import catalog, ingest, layout
 from nixt_pipeline_tests.records import collective, write_log
+from nixt_pipeline_tests.store.examples import query, records, take_in
 
 
 def ingest_runs(settings: Settings, *runs: str) -> None:
@@ -65,3 +66,44 @@ def test_a_run_that_vanishes_while_the_catalog_is_written_is_left_out(
     catalog.publish_catalog(settings)
     with duckdb.connect(str(settings.catalog_path), read_only=True) as con:
         assert rows_by_run(con) == [("a", 1)]
+
+
+def test_bandwidths_come_back_as_written_whether_stored_or_derived(tmp_path: Path, settings: Settings) -> None:
+    lines = (collective(sn=1), collective(sn=2, busbw=14.0), collective(sn=3, time_us=0), collective(sn=4, time_us=7))
+    write_log(tmp_path / "in" / "a-pid1.log", *lines)
+    take_in(tmp_path / "in", settings)
+    assert query(settings, "SELECT coll_algobw_gbs, coll_busbw_gbs FROM collectives ORDER BY coll_sn") == [
+        (10.0, 15.0),
+        (10.0, 14.0),
+        (None, None),
+        (10.0, 15.0),  # not what 7 us give: the written numbers win
+    ]
+
+
+def test_a_reader_with_the_catalog_open_is_not_disturbed(tmp_path: Path, settings: Settings) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", *records(1))
+    take_in(tmp_path / "in", settings)
+    with duckdb.connect(str(settings.catalog_path), read_only=True) as reader:
+        write_log(tmp_path / "in" / "a-pid1.log", *records(2))
+        take_in(tmp_path / "in", settings)
+        assert reader.execute("SELECT count(*) FROM events").fetchone() == (1,)
+    with duckdb.connect(str(settings.catalog_path), read_only=True) as reader:
+        assert reader.execute("SELECT count(*) FROM events").fetchone() == (2,)
+
+
+def test_a_catalog_that_cannot_be_written_says_so_and_leaves_nothing(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", *records(2))
+    take_in(tmp_path / "in", settings)
+    before = settings.catalog_path.read_bytes()
+
+    def full(con: duckdb.DuckDBPyConnection, *_: object) -> None:
+        con.execute("CREATE TABLE half_done AS SELECT 1")
+        raise duckdb.IOException("Could not write file: No space left on device")
+
+    monkeypatch.setattr("nixt_pipeline.store.catalog.create_views", full)
+    with pytest.raises(OSError, match=r"cannot write .*catalog\.duckdb: .*No space left on device; make room"):
+        catalog.publish_catalog(settings)
+    assert settings.catalog_path.read_bytes() == before
+    assert [path.name for path in settings.data_dir.iterdir() if path.name.startswith(".tmp")] == []

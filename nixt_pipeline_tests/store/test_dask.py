@@ -3,7 +3,7 @@ import pytest
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import ingest
 from nixt_pipeline_tests.conftest import FIXTURES
-from nixt_pipeline_tests.store.test_ingest import stored
+from nixt_pipeline_tests.store.examples import stored
 
 JOB = FIXTURES / "job_2.30.7_8ranks"
 
