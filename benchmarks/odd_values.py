@@ -29,7 +29,8 @@ from nixt_pipeline.analysis.base import compute
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.diagnosis import diagnose_views
 from nixt_pipeline.inspector.decoder import decode_line
-from nixt_pipeline.inspector.records import ForeignError, RecordTyper, RejectedError
+from nixt_pipeline.inspector.fields import RejectedError
+from nixt_pipeline.inspector.records import ForeignError, RecordTyper
 from nixt_pipeline.inspector.taxonomy import EVENT_COLUMNS
 from nixt_pipeline.quality.findings import judge_findings
 from nixt_pipeline.reporting.content import load_content

@@ -8,10 +8,11 @@ import pyarrow as pa
 from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.inspector.decoder import Fragment, decode_line, has_inspector_vocabulary, is_foreign_line
 from nixt_pipeline.inspector.decompression import WHOLE, Span
+from nixt_pipeline.inspector.fields import RejectedError
 from nixt_pipeline.inspector.file_summary import FileSummary
 from nixt_pipeline.inspector.pieces import PieceJoiner, Whole
 from nixt_pipeline.inspector.reader import Line, LogReader
-from nixt_pipeline.inspector.records import ForeignError, RecordTyper, RejectedError, Row, Typed
+from nixt_pipeline.inspector.records import ForeignError, RecordTyper, Row, Typed
 from nixt_pipeline.settings import Settings
 
 if TYPE_CHECKING:

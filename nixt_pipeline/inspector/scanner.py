@@ -12,7 +12,6 @@ from numba import njit
 from nixt_pipeline.inspector.operations import RecordFlag
 from nixt_pipeline.inspector.scan_arrays import (
     FUNCTIONS,
-    STAMP_KEY,
     TIMING_SOURCES,
     UNKNOWN_FUNCTIONS,
     Bytes,
@@ -20,8 +19,9 @@ from nixt_pipeline.inspector.scan_arrays import (
     Int64s,
     Limits,
     Output,
-    new_headers,
 )
+from nixt_pipeline.inspector.scan_headers import find_header
+from nixt_pipeline.inspector.scan_values import matches, micro, one_of, unsigned
 
 # Why the scanner came back: everything is scanned, a header has not been seen before, or an output array is full.
 DONE, NEW_HEADER, FULL = 0, 1, 2
@@ -64,14 +64,8 @@ _LITERALS, _LITERAL_STARTS = _joined([text.format(kind) for text in _TEXTS for k
 _NAMES, _NAME_STARTS = _joined([name + '"' for name in FUNCTIONS + UNKNOWN_FUNCTIONS])
 _KNOWN_FUNCTIONS = len(FUNCTIONS)
 _SOURCES, _SOURCE_STARTS = _joined([name + '"' for name in TIMING_SOURCES])
-_STAMP = np.frombuffer(STAMP_KEY, np.uint8).copy()
 
-_NEWLINE, _QUOTE, _ZERO, _NINE, _POINT, _COMMA, _BRACE, _BRACKET = 10, 34, 48, 57, 46, 44, 125, 93
-# Before the time stamp stand at least the fixed keys, at most a header with a very long name.
-_MIN_PREFIX, _MAX_PREFIX = 60, 2000
-# Communicator id, name and rank stand within these bytes of a line; the header table hashes no more.
-_HASHED_FROM, _HASHED_TO = 14, 110
-_FNV_OFFSET, _FNV_PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)
+_NEWLINE, _COMMA, _BRACE, _BRACKET = 10, 44, 125, 93
 _MAX_CHANNEL = 1_000_000
 # Room for the channels of one more record; a record with more is left to the careful path.
 _RESERVED_CHANNELS = 256
@@ -81,128 +75,13 @@ _ALL_GATHER, _ALL_REDUCE, _REDUCE_SCATTER, _ALL_GATHER_V = 0, 1, 2, 8
 
 
 @njit(cache=True, nogil=True)
-def _matches(buffer: Bytes, position: int, end: int, texts: Bytes, start: int, length: int) -> bool:
-    """Whether `length` bytes of `texts` stand here. No early exit, so that it compiles to vector instructions."""
-    if position + length > end:
-        return False
-    # Slices and a typed accumulator: with plain indexing numba checks every index for being negative.
-    here, there = buffer[position : position + length], texts[start : start + length]
-    difference = np.uint8(0)
-    for offset in range(length):
-        difference = np.uint8(difference | np.uint8(here[offset] ^ there[offset]))
-    return bool(difference == 0)
-
-
-@njit(cache=True, nogil=True)
 def _skip(buffer: Bytes, position: int, end: int, text: int, kind: int) -> int:
     """The position after a fixed text, or -1 when something else stands here (or `position` is -1 already)."""
     if position < 0:
         return -1
     start = _LITERAL_STARTS[2 * text + kind]
     length = _LITERAL_STARTS[2 * text + kind + 1] - start
-    return position + length if _matches(buffer, position, end, _LITERALS, start, length) else -1
-
-
-@njit(cache=True, nogil=True)
-def _unsigned(buffer: Bytes, position: int, end: int) -> tuple[int, np.uint64]:
-    """An integer of at most 19 digits as JSON writes it, and the position after it; -1 when there is none."""
-    value = np.uint64(0)
-    start = position
-    if position < 0:
-        return -1, value
-    while position < end:
-        digit = buffer[position] - np.uint8(_ZERO)
-        if digit > 9:
-            break
-        value = value * np.uint64(10) + np.uint64(digit)
-        position += 1
-    digits = position - start
-    if digits == 0 or digits > 19 or (digits > 1 and buffer[start] == _ZERO):
-        return -1, value
-    return position, value
-
-
-@njit(cache=True, nogil=True)
-def _micro(buffer: Bytes, position: int, end: int) -> tuple[int, np.int64]:
-    """A number with exactly six decimals, in millionths, and the position after it; -1 when there is none."""
-    position, whole = _unsigned(buffer, position, end)
-    if position < 0 or position + 7 > end or buffer[position] != _POINT or whole > np.uint64(1_000_000_000):
-        return -1, np.int64(0)
-    value = np.int64(whole)
-    for offset in range(1, 7):
-        digit = buffer[position + offset] - np.uint8(_ZERO)
-        if digit > 9:
-            return -1, np.int64(0)
-        value = value * 10 + np.int64(digit)
-    return position + 7, value
-
-
-@njit(cache=True, nogil=True)
-def _one_of(buffer: Bytes, position: int, end: int, texts: Bytes, starts: Int64s) -> tuple[int, int]:
-    """Which of `texts` stands here, and the position after it; -1 when none does."""
-    if position >= 0:
-        for code in range(starts.size - 1):
-            length = starts[code + 1] - starts[code]
-            if _matches(buffer, position, end, texts, starts[code], length):
-                return position + length, code
-    return -1, -1
-
-
-@njit(cache=True, nogil=True)
-def hash_prefix(buffer: Bytes, start: int, length: int) -> np.uint64:
-    """FNV-1a hash of the bytes in which headers differ."""
-    digest = _FNV_OFFSET
-    for position in range(start + min(_HASHED_FROM, length), start + min(_HASHED_TO, length)):
-        digest = (digest ^ np.uint64(buffer[position])) * _FNV_PRIME
-    return digest
-
-
-@njit(cache=True, nogil=True)
-def prefix_length(buffer: Bytes, line: int, end: int) -> int:
-    """Bytes of the line up to and including the key of the time stamp; -1 when the line does not have one."""
-    for position in range(line + _MIN_PREFIX, min(end - _STAMP.size, line + _MAX_PREFIX)):
-        byte = buffer[position]
-        if byte == _NEWLINE:
-            return -1
-        begins = byte == _QUOTE and buffer[position + 1] == _STAMP[1]
-        if begins and _matches(buffer, position, end, _STAMP, 0, _STAMP.size):
-            return position + _STAMP.size - line
-    return -1
-
-
-@njit(cache=True, nogil=True)
-def _stamp_and_rest(buffer: Bytes, position: int, end: int, headers: Headers, number: int) -> tuple[int, np.uint64]:
-    """Read the time stamp at `position`; the position after the header's rest, or -1 when another rest follows."""
-    position, stamp = _unsigned(buffer, position, end)
-    rest, length = headers.layout[number, 2], headers.layout[number, 3]
-    if position < 0 or not _matches(buffer, position, end, headers.texts, rest, length):
-        return -1, stamp
-    return position + length, stamp
-
-
-@njit(cache=True, nogil=True)
-def _header(buffer: Bytes, line: int, end: int, headers: Headers, guess: int) -> tuple[int, int, np.uint64]:
-    """Number of the line's header, position after it, time stamp. Number -1: not known; -2: no header of ours."""
-    if guess >= 0:
-        start, length = headers.layout[guess, 0], headers.layout[guess, 1]
-        if _matches(buffer, line, end, headers.texts, start, length):
-            position, stamp = _stamp_and_rest(buffer, line + length, end, headers, guess)
-            if position >= 0:
-                return guess, position, stamp
-    length = prefix_length(buffer, line, end)
-    if length < 0:
-        return -2, -1, np.uint64(0)
-    mask = headers.slots.size - 1
-    slot = np.int64(hash_prefix(buffer, line, length) & np.uint64(mask))
-    while headers.slots[slot] >= 0:
-        number = headers.slots[slot]
-        same_length = headers.layout[number, 1] == length
-        if same_length and _matches(buffer, line, end, headers.texts, headers.layout[number, 0], length):
-            position, stamp = _stamp_and_rest(buffer, line + length, end, headers, number)
-            if position >= 0:
-                return number, position, stamp
-        slot = (slot + 1) & mask
-    return -1, -1, np.uint64(0)
+    return position + length if matches(buffer, position, end, _LITERALS, start, length) else -1
 
 
 @njit(cache=True, nogil=True)
@@ -230,7 +109,7 @@ def _kernel_events(
     position = _skip(buffer, position, end, _KERNELS, 0)
     count = 0
     while position >= 0 and position < end and at + count < out.channel.size:
-        position, channel = _unsigned(buffer, _skip(buffer, position, end, _CHANNEL, 0), end)
+        position, channel = unsigned(buffer, _skip(buffer, position, end, _CHANNEL, 0), end)
         if position < 0 or channel > np.uint64(_MAX_CHANNEL):
             break
         if row == 0:
@@ -240,7 +119,7 @@ def _kernel_events(
         elif out.channel[at + count] != np.int32(channel):
             break
         for event in range(3):
-            position, value = _unsigned(buffer, _skip(buffer, position, end, keys + event, 0), end)
+            position, value = unsigned(buffer, _skip(buffer, position, end, keys + event, 0), end)
             out.events[row + event, at + count] = np.int64(value)
         if position < 0 or position + 1 >= end or buffer[position] != _BRACE:
             break
@@ -257,11 +136,11 @@ def _kernel_events(
 def _trace(buffer: Bytes, position: int, end: int, kind: int, out: Output, record: int, at: int) -> tuple[int, int]:
     """Read both traces of a verbose record; position after them (-1: left to the careful path), end of its channels."""
     row = out.traces[record]
-    position, start_sn = _unsigned(buffer, _skip(buffer, position, end, _START_SN, kind), end)
-    position, stop_sn = _unsigned(buffer, _skip(buffer, position, end, _STOP_SN, kind), end)
+    position, start_sn = unsigned(buffer, _skip(buffer, position, end, _START_SN, kind), end)
+    position, stop_sn = unsigned(buffer, _skip(buffer, position, end, _STOP_SN, kind), end)
     position, orders = _kernel_events(buffer, position, end, _KERNEL_SN, out, 0, at)
-    position, start_ts = _unsigned(buffer, _skip(buffer, position, end, _START_TS, kind), end)
-    position, stop_ts = _unsigned(buffer, _skip(buffer, position, end, _STOP_TS, kind), end)
+    position, start_ts = unsigned(buffer, _skip(buffer, position, end, _START_TS, kind), end)
+    position, stop_ts = unsigned(buffer, _skip(buffer, position, end, _STOP_TS, kind), end)
     position, times = _kernel_events(buffer, position, end, _KERNEL_TS, out, 3, at)
     if position < 0 or position >= end or orders != times or buffer[position] != _BRACE:
         return -1, at
@@ -287,16 +166,16 @@ def _body(
 ) -> int:
     """Decode the body after a header; position after the last value, or -1 for the careful path."""
     kind, n_ranks = headers.layout[number, 4], headers.layout[number, 5]
-    position, function = _one_of(buffer, position, end, _NAMES, _NAME_STARTS)
-    position, sn = _unsigned(buffer, _skip(buffer, position, end, _SN, kind), end)
+    position, function = one_of(buffer, position, end, _NAMES, _NAME_STARTS)
+    position, sn = unsigned(buffer, _skip(buffer, position, end, _SN, kind), end)
     peer = np.uint64(0)
     if kind == 1:
-        position, peer = _unsigned(buffer, _skip(buffer, position, end, _PEER, kind), end)
-    position, size = _unsigned(buffer, _skip(buffer, position, end, _SIZE, kind), end)
-    position, time = _unsigned(buffer, _skip(buffer, position, end, _TIME, kind), end)
-    position, source = _one_of(buffer, _skip(buffer, position, end, _SOURCE, kind), end, _SOURCES, _SOURCE_STARTS)
-    position, algobw = _micro(buffer, _skip(buffer, position, end, _ALGOBW, kind), end)
-    position, busbw = _micro(buffer, _skip(buffer, position, end, _BUSBW, kind), end)
+        position, peer = unsigned(buffer, _skip(buffer, position, end, _PEER, kind), end)
+    position, size = unsigned(buffer, _skip(buffer, position, end, _SIZE, kind), end)
+    position, time = unsigned(buffer, _skip(buffer, position, end, _TIME, kind), end)
+    position, source = one_of(buffer, _skip(buffer, position, end, _SOURCE, kind), end, _SOURCES, _SOURCE_STARTS)
+    position, algobw = micro(buffer, _skip(buffer, position, end, _ALGOBW, kind), end)
+    position, busbw = micro(buffer, _skip(buffer, position, end, _BUSBW, kind), end)
     if position < 0 or time > limits.max_time_us or size > limits.max_size_bytes:
         return -1
     if sn > limits.max_sn or peer >= np.uint64(2**31):
@@ -338,7 +217,7 @@ def scan(
         if not room or (channels and channels + _RESERVED_CHANNELS > out.channel.size):
             status = FULL
             break
-        number, position, stamp = _header(buffer, line, end, headers, guess)
+        number, position, stamp = find_header(buffer, line, end, headers, guess)
         if number == -1:
             status = NEW_HEADER
             break
@@ -374,28 +253,3 @@ def scan(
         progress[6] += 1
     progress[0], progress[1], progress[2], progress[4] = records, channels, careful, line
     return status
-
-
-def with_room(headers: Headers, number: int, text_bytes: int) -> Headers:
-    """The table with room for one more header than `number` and for so much text; it doubles, so that growing is
-    cheap."""
-    texts = headers.texts
-    if text_bytes > texts.size:
-        texts = np.concatenate([texts, np.zeros(max(texts.size, text_bytes), np.uint8)])
-    if number < headers.layout.shape[0]:
-        return headers._replace(texts=texts)
-    grown = new_headers(2 * headers.layout.shape[0], 0)._replace(texts=texts)
-    grown.layout[:number], grown.following[:number] = headers.layout, headers.following
-    for known in range(number):
-        insert(grown, known)
-    return grown
-
-
-def insert(headers: Headers, number: int) -> None:
-    """Enter header `number`, whose text and layout are set, into the hash table."""
-    mask = headers.slots.size - 1
-    start, length = int(headers.layout[number, 0]), int(headers.layout[number, 1])
-    slot = int(hash_prefix(headers.texts, start, length)) & mask
-    while headers.slots[slot] >= 0:
-        slot = (slot + 1) & mask
-    headers.slots[slot] = number

@@ -14,8 +14,9 @@ import orjson
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nixt_pipeline.inspector import scan_arrays, scanner, taxonomy
-from nixt_pipeline.inspector.records import ForeignError, RecordTyper, RejectedError
+from nixt_pipeline.inspector import scan_arrays, scan_headers, scanner, taxonomy
+from nixt_pipeline.inspector.fields import RejectedError
+from nixt_pipeline.inspector.records import ForeignError, RecordTyper
 from nixt_pipeline.settings import Thresholds
 
 EVENTS = taxonomy.stored_schema(taxonomy.EVENT_COLUMNS)
@@ -239,7 +240,7 @@ class _Registry:
     def register(self, block: bytes, start: int, end: int, thresholds: Thresholds) -> bool:
         """Learn the header of the line at `start`. False when the careful path must read such lines."""
         end = block.find(b"\n", start, end) + 1 or end
-        length = scanner.prefix_length(np.frombuffer(block, np.uint8), start, end)
+        length = scan_headers.prefix_length(np.frombuffer(block, np.uint8), start, end)
         stop = start + length
         while stop < end and block[stop : stop + 1].isdigit():
             stop += 1
@@ -265,13 +266,13 @@ class _Registry:
 
     def _add(self, prefix: bytes, rest: bytes, p2p: bool, n_ranks: int) -> None:
         number, at = self._count, self._text_bytes
-        self._headers = scanner.with_room(self._headers, number, at + len(prefix) + len(rest))
+        self._headers = scan_headers.with_room(self._headers, number, at + len(prefix) + len(rest))
         headers = self._headers
         text = np.frombuffer(prefix + rest, np.uint8)
         headers.texts[at : at + text.size] = text
         headers.layout[number] = (at, len(prefix), at + len(prefix), len(rest), p2p, n_ranks)
         headers.following[number] = number
-        scanner.insert(headers, number)
+        scan_headers.insert(headers, number)
         self._count, self._text_bytes = number + 1, at + text.size
 
     def column(self, name: str, header: NDArray[np.int32]) -> pa.Array:

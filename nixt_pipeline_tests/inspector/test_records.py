@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 
 from nixt_pipeline.inspector import taxonomy
+from nixt_pipeline.inspector.fields import RejectedError
 from nixt_pipeline.inspector.operations import RecordFlag
-from nixt_pipeline.inspector.records import ForeignError, RecordTyper, RejectedError
+from nixt_pipeline.inspector.records import ForeignError, RecordTyper
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.records import EPOCH_US, collective, marker, send
 
