@@ -73,11 +73,19 @@ def analyse(run: str, settings: Settings, progress: StepProgress | None = None) 
 
     started("collective_cells")
     build_cells(run, settings)
-    for analysis in ANALYSES:
-        started(analysis.name)
-        if attempts.informative(f"the analysis {analysis.name}", materialise, analysis, run, settings) is None:
-            # What is there is about the run as it was before, or made by other rules.
-            remove(layout.results_path(settings, analysis.name, run))
+    con = catalog.open_run(settings, run)
+    try:
+        for analysis in ANALYSES:
+            started(analysis.name)
+            what = f"the analysis {analysis.name}"
+            if attempts.informative(what, materialise, analysis, run, settings, con) is None:
+                # What is there is about the run as it was before, or made by other rules.
+                remove(layout.results_path(settings, analysis.name, run))
+                # After an internal error, DuckDB refuses everything else on the same connection.
+                con.close()
+                con = catalog.open_run(settings, run)
+    finally:
+        con.close()
     started("findings")
     # Without Dagster nobody else judges which earlier runs this one is to be compared with.
     update_baselines(settings, current_run_catalog(settings).table.to_pylist())

@@ -202,14 +202,18 @@ def query(
     return table.cast(schema(columns)).combine_chunks()
 
 
-def materialise(analysis: Analysis, run: str, settings: Settings) -> pa.Table:
-    """Compute `analysis` for a stored run and replace its result file. Raises `UnknownRunError`, and
-    `EventsDroppedError` for a run that has only its results left."""
-    require_events(run, settings)
-    con = catalog.open_run(settings, run)
-    try:
-        table = compute(analysis, con, settings)
-    finally:
-        con.close()
+def materialise(
+    analysis: Analysis, run: str, settings: Settings, con: duckdb.DuckDBPyConnection | None = None
+) -> pa.Table:
+    """Compute `analysis` for a stored run and replace its result file.
+
+    Whoever computes several passes a connection of `open_run` as `con`: for a small run, opening one takes longer than
+    the query. Raises `UnknownRunError`, and `EventsDroppedError` for a run that has only its results left.
+    """
+    if con is None:
+        require_events(run, settings)
+        with catalog.open_run(settings, run) as own:
+            return materialise(analysis, run, settings, own)
+    table = compute(analysis, con, settings)
     write_result(table, analysis.name, run, settings)
     return table

@@ -18,7 +18,7 @@ from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 
 # The package exports functions with the names of these modules.
 DIAGNOSE = import_module("nixt_pipeline.diagnosis.diagnose")
-API = import_module("nixt_pipeline.api")
+PIPELINE = import_module("nixt_pipeline.pipeline")
 RUN = "job_2.30.7_8ranks"
 
 
@@ -90,16 +90,16 @@ def test_errors_about_files_are_no_finding(stored: Settings, monkeypatch: pytest
 def test_an_analysis_a_comparison_and_a_section_that_fail_are_told_and_the_page_is_written(
     stored: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    materialise = API.materialise
+    materialise = PIPELINE.materialise
 
-    def fails_for_one(analysis: Any, run: str, settings: Settings) -> Any:
-        return fails() if analysis.name == "hot_kernels" else materialise(analysis, run, settings)
+    def fails_for_one(analysis: Any, *arguments: Any) -> Any:
+        return fails() if analysis.name == "hot_kernels" else materialise(analysis, *arguments)
 
     nixt.analyse_run(RUN, stored)
     results = Path(stored.data_dir / "results" / "hot_kernels")
     assert list(results.glob("*.parquet"))
-    monkeypatch.setattr(API, "materialise", fails_for_one)
-    monkeypatch.setattr(API, "with_regression", fails)
+    monkeypatch.setattr(PIPELINE, "materialise", fails_for_one)
+    monkeypatch.setattr(PIPELINE, "with_regression", fails)
     nixt.analyse_run(RUN, stored)
     assert not list(results.glob("*.parquet"))
     diagnosis = stored_diagnosis(RUN, stored)
