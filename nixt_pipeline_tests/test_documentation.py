@@ -10,9 +10,10 @@ from nixt_pipeline import analyse_run, ingest_run, load_settings
 from nixt_pipeline.cli import main
 from nixt_pipeline.demo import write_demo_job
 from nixt_pipeline.inspector.runs import RunInfo
+from nixt_pipeline_tests import tutorials
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONCEPTS = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -42,6 +43,28 @@ def test_the_example_of_run_json_is_valid() -> None:
     (example,) = (block for block in blocks(CONCEPTS, "json") if "parallelism" in block)
     info = RunInfo.model_validate(json.loads(example))
     assert (info.gpus, info.parallelism, info.model_extra) == (32, {"tp": 4, "pp": 2, "dp": 4}, {})
+
+
+def test_an_example_is_a_command_with_the_output_that_follows() -> None:
+    page = '```console\n$ one "\n> two"\nout\nput\n$ three\n```\n\n```python\nprint(4)\n```\n\n```text\n4\n```\n'
+    assert [(example.command, example.shown) for example in tutorials.examples(page)] == [
+        ('one "\ntwo"\n', "out\nput\n"),
+        ("three\n", ""),
+        ("python - <<'END'\nprint(4)\nEND\n", "4\n"),
+    ]
+
+
+def test_a_tutorial_is_renewed_where_it_is_wrong(tmp_path: Path) -> None:
+    page = "```console\n$ export A=7\n$ echo $A\nold\n$ echo 12\n1...\n```\n"
+    assert tutorials.renewed(page, tmp_path) == page.replace("old", "7")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", tutorials.PAGES, ids=lambda page: page.stem)
+def test_the_tutorials_show_what_their_commands_print(page: Path, tmp_path: Path) -> None:
+    ran = [*tutorials.run(page.read_text(encoding="utf-8"), tmp_path)]
+    wrong = [(example.command, output) for example, output in ran if not example.agrees(output)]
+    assert wrong == [], "run: python -m nixt_pipeline_tests.tutorials"
 
 
 @pytest.mark.slow
