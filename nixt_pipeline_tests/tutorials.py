@@ -1,8 +1,8 @@
 """The commands and outputs of the tutorials: run them, compare them, and renew what the pages show.
 
-`python -m nixt_pipeline_tests.tutorials` runs every tutorial in an empty directory and writes the outputs into its page.
-A page has blocks `console` (`$ command`, `> continued`, output) and `python`, whose output is the block `text` after it.
-`...` stands for whatever is there. Only standard output is shown.
+`python -m nixt_pipeline_tests.tutorials` runs every tutorial in an empty directory and writes the outputs into its
+page. A page has `console` blocks (`$ command`, `> continued`, output) and `python` blocks, whose output is in the `text`
+block that follows. `...` stands for any text. Only standard output is shown.
 """
 
 import doctest
