@@ -1,7 +1,7 @@
 """The commands and outputs of the tutorials: run them, compare them, and renew what the pages show.
 
 `python -m nixt_pipeline_tests.tutorials` runs every tutorial in an empty directory and writes the outputs into its
-page. A page has `console` blocks (`$ command`, `> continued`, output) and `python` blocks, whose output is in the `text`
+page. It has `console` blocks (`$ command`, `> continued`, output) and `python` blocks, whose output is in the `text`
 block that follows. `...` stands for any text. Only standard output is shown.
 """
 
