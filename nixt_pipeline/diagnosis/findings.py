@@ -165,10 +165,17 @@ _FROM_TIMES = ("late-arrival", "slow-transfer", "fabric-slow")
 
 def capped(finding: Finding, coverage: RunCoverage, limits: Thresholds) -> Finding:
     """A finding that rests on less than half of the records, or on times of less than half of the collectives, does not
-    page anyone."""
-    thin = coverage.capture_rate is not None and coverage.capture_rate < limits.diagnosis.min_complete_share
-    thin |= finding.kind in _FROM_TIMES and 1 - coverage.replayed_share < limits.diagnosis.min_complete_share
-    return replace(finding, severity="P2") if thin and finding.severity in ("P0", "P1") else finding
+    page anyone, and says why."""
+    why = ""
+    if coverage.capture_rate is not None and coverage.capture_rate < limits.diagnosis.min_complete_share:
+        why = f"only {coverage.capture_rate:.0%} of the records are there"
+    elif finding.kind in _FROM_TIMES and 1 - coverage.replayed_share < limits.diagnosis.min_complete_share:
+        why = f"{coverage.replayed_share:.0%} of the collectives could not be looked at"
+    if not why or finding.severity not in ("P0", "P1"):
+        return finding
+    return replace(
+        finding, severity="P2", counter_evidence=f"{finding.counter_evidence} No more than a note, for {why}."
+    )
 
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:

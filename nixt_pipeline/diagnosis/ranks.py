@@ -11,6 +11,26 @@ from nixt_pipeline.diagnosis.findings import Finding
 
 _RANKS = "SELECT process, global_rank FROM processes WHERE incarnation = $incarnation AND global_rank IS NOT NULL"
 
+# Of the communicator that has most of them.
+_NAMELESS = """
+SELECT count(*) AS nameless, any_value(n_ranks) AS n_ranks
+FROM membership
+WHERE n_ranks > 1 AND (hostname IS NULL OR pid IS NULL)
+GROUP BY id, comm_name, n_ranks, nnodes, incarnation
+ORDER BY nameless DESC, n_ranks DESC
+LIMIT 1
+"""
+
+
+def nameless_ranks(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """That some ranks could not be judged, whose records do not say which host and which process wrote them; nothing
+    where all do."""
+    return [
+        f"whether {nameless} of {n_ranks} ranks of a communicator are late could not be judged, for their records do"
+        " not say which host and which process wrote them"
+        for nameless, n_ranks in con.sql(_NAMELESS).fetchall()
+    ]
+
 
 def with_ranks(con: duckdb.DuckDBPyConnection, seen: Observations, findings: Iterable[Finding]) -> list[Finding]:
     """The findings of one launch with the global ranks of their processes, where these are known.

@@ -38,9 +38,12 @@ def observations(
     blocks: int = 10,
     edges: Sequence[Edge] = (),
     matched_p2p: int = 0,
+    lacking: Sequence[int] = (),
+    left_out: Sequence[int] = (),
 ) -> Observations:
     """A launch of one second to the block; what is not given is zero. Each communicator has fast, large collectives
-    unless `transfers` says otherwise."""
+    unless `transfers` says otherwise. `lacking`, `left_out`: communicators of which not all was recorded, or is looked
+    at."""
     processes = tuple(sorted({member for comm in communicators for member in comm.members}))
     if transfers is None:
         transfers = [entry for comm in communicators for entry in collective(comm, [100.0] * blocks)]
@@ -66,4 +69,6 @@ def observations(
         edges=tuple(edges),
         matched_p2p=matched_p2p,
         large_message_bytes=1_000_000,
+        lacking=frozenset(lacking),
+        left_out=frozenset(left_out),
     )

@@ -236,8 +236,9 @@ def test_who_is_late_for_others_only_is_one_of_its_tensor_group() -> None:
     world = communicator(5, A1, A2, B1, B2, b3, b4, c1, c2, *d)
     waits = dict.fromkeys((A1, A2, b3, b4, c1, c2, *d), HALF) | {B1: [0.0] * 40, B2: [0.0] * 20 + [140_000.0] * 20}
     seen = observations(
-        [*rings, *groups, world], wait_us=waits, arrivals=[*last(0, B1), *last(1, B2)], blocks=40, matched_p2p=9
-    )
+        [*rings, *groups, world], wait_us=waits, arrivals=[*last(0, B1), *last(1, B2)], blocks=40, matched_p2p=9,
+        lacking=[3],
+    )  # fmt: skip
     (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
     assert (finding.level, finding.ambiguous, finding.hosts) == ("rank", True, ("b",))
     assert finding.processes == ("b-pid1", "b-pid2")
@@ -250,7 +251,7 @@ def test_one_that_is_always_waited_for_less_than_a_later_one_is_a_note() -> None
     first, second = late_findings(seen, find_late(seen, LIMITS), LIMITS)
     assert (first.severity, first.hosts) == ("P1", ("a",))
     assert (second.severity, second.hosts) == ("P2", ("b",))
-    assert "Its collectives waited still longer for another one" in second.counter_evidence
+    assert "its collectives waited still longer for another one" in second.counter_evidence
 
 
 def test_a_mild_slowdown_is_told_by_its_size() -> None:
@@ -308,3 +309,56 @@ def test_what_either_of_two_tests_may_tell_by_chance_is_twice_as_likely() -> Non
     assert find_late(seen, LIMITS) == []
     (late,) = find_late(seen, LIMITS.changed("diagnosis", max_chance=0.02))
     assert late.probability == pytest.approx(0.0141, abs=0.0002)
+
+
+def test_containers_with_a_host_name_each_are_one_late_machine_and_lose_the_time_once() -> None:
+    late, healthy = [(name, 1) for name in "qdza"], [(name, 1) for name in "wbyc"]
+    world = replace(communicator(0, *late, *healthy), nnodes=2)
+    arrivals = [arrival for process in late for arrival in last(0, process)]
+    seen = observations([world], wait_us=dict.fromkeys(healthy, HALF), arrivals=arrivals, blocks=40)
+    (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    assert (finding.severity, finding.level, finding.ambiguous) == ("P1", "host", False)
+    assert finding.hosts == ("a", "d", "q", "z")
+    # 0.3 s of each of 20 s, for the four others.
+    assert finding.effect.lost_rank_seconds == 20 * 0.3 * 4
+    assert "a, d, q, z: each of them" in finding.evidence and "share a machine" in finding.evidence
+
+
+def test_late_together_under_one_host_name_is_told_once_and_names_all_of_them() -> None:
+    everybody = [("localhost", 1, f" (c{number})") for number in range(8)]
+    world = replace(communicator(0, *everybody), nnodes=2)
+    late, healthy = everybody[::2], everybody[1::2]  # of both nodes
+    arrivals = [arrival for process in late for arrival in last(0, process)]
+    seen = observations([world], wait_us=dict.fromkeys(healthy, HALF), arrivals=arrivals, blocks=40)
+    (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    assert (finding.severity, finding.level, finding.ambiguous) == ("P1", "rank", False)
+    assert finding.processes == tuple(f"localhost-pid1 (c{number})" for number in (0, 2, 4, 6))
+    assert all(name in finding.evidence for name in finding.processes)
+
+
+def test_who_may_have_waited_in_collectives_that_were_left_out_is_one_of_several() -> None:
+    # a1 may have kept a2 from the ring that it shares with b: what they did among themselves is not looked at.
+    rings = [communicator(0, A1, B1, ("c", 1)), communicator(1, A2, B2, ("c", 2))]
+    group = communicator(2, A1, A2, role="tensor")
+    waits = dict.fromkeys((B1, B2, ("c", 1), ("c", 2)), HALF)
+    for left_out, ambiguous in (([2], True), ([], False)):
+        seen = observations(
+            [*rings, group, communicator(3, B1, B2), communicator(4, ("c", 1), ("c", 2))],
+            wait_us=waits, arrivals=[*last(0, A1), *last(1, A2)], blocks=40, left_out=left_out, matched_p2p=9,
+        )  # fmt: skip
+        (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+        assert finding.ambiguous == ambiguous
+        assert finding.processes == ("a-pid1", "a-pid2")
+        assert ("was left out" in finding.counter_evidence) == ambiguous
+
+
+def test_who_shares_no_communicator_with_the_late_one_does_not_wait_for_it() -> None:
+    # Two replicas of three.
+    replica, other = [(host, 1) for host in "abc"], [(host, 1) for host in "def"]
+    waits = dict.fromkeys(replica[1:], HALF)
+    seen = observations(
+        [communicator(0, *replica), communicator(1, *other)], wait_us=waits, arrivals=last(0, replica[0]), blocks=40
+    )
+    (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    assert finding.effect.lost_rank_seconds == 20 * 0.3 * 2
+    assert finding.evidence.startswith("The 2 processes that communicate with it, directly or through others, stand")

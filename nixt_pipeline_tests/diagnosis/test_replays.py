@@ -99,3 +99,33 @@ def test_the_end_of_a_log_that_was_cut_in_its_replays_leaves_the_rest(tmp_path: 
     found = diagnosed(tmp_path / "job", settings, EAGER_AND_REPLAYS, lost=lost)
     assert "node-01-pid102" in found.findings[0].processes
     assert found.coverage.usable_collectives == 183
+
+
+def side_by_side(directory: Path, settings: Settings, lossy: set[str], sizes: tuple[int, ...] = (2**21,)) -> Diagnosis:
+    """Two replicas of two GPUs, which share nothing; those on `lossy` hosts lost the 50th replay of one rank."""
+    for host in ("node-01", "node-02"):
+        for rank in range(2):
+            lines = [
+                collective(
+                    sn=0, rank=rank, n_ranks=2, host=host, pid=100 + rank, comm=f"0x{host[-2:]}", name="unknown",
+                    at_us=EPOCH_US + n * STEP_US, size=sizes[n % len(sizes)],
+                )
+                for n in range(100)
+                if not (host in lossy and rank == 1 and n == 50)
+            ]  # fmt: skip
+            write_log(directory / f"{host}-pid{100 + rank}.log", *lines)
+    return nixt.diagnose_run(nixt.ingest_run(directory, settings).run, settings)
+
+
+def test_a_replica_that_lost_replays_leaves_the_others_to_be_judged(tmp_path: Path, settings: Settings) -> None:
+    found = side_by_side(tmp_path / "job", settings, {"node-02"})
+    assert (found.verdict, found.findings) == ("none-found", ())
+    assert "whether one of 2 processes is late could not be judged" in found.reason
+    assert found.reason.endswith("node-02-pid100, node-02-pid101")
+    assert side_by_side(tmp_path / "lost", settings, {"node-01", "node-02"}).verdict == "not-assessable"
+
+
+def test_replays_that_were_lost_are_no_disagreement_about_sizes(tmp_path: Path, settings: Settings) -> None:
+    # From the 50th on, one rank's k-th record is another replay than the other's.
+    found = side_by_side(tmp_path / "job", settings, {"node-01", "node-02"}, sizes=(2**20, 2**21))
+    assert (found.verdict, found.findings) == ("not-assessable", ())

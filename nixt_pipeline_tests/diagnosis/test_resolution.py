@@ -1,10 +1,12 @@
 """Jobs in which nobody is late: how late somebody must have been to be told."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import nixt_pipeline as nixt
 from nixt_pipeline.diagnosis.detectors.resolution import (
     NO_LATE_HOST,
     NO_LATE_PROCESS,
@@ -19,8 +21,10 @@ from nixt_pipeline.diagnosis.detectors.windows import Noise, Window
 from nixt_pipeline.diagnosis.evidence.observations import Observations
 from nixt_pipeline.diagnosis.findings import Diagnosis, RunCoverage
 from nixt_pipeline.diagnosis.wording.text import as_text
-from nixt_pipeline.settings import Thresholds
+from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline_tests.diagnosis.examples import collective, communicator, observations
+from nixt_pipeline_tests.records import EPOCH_US, write_log
+from nixt_pipeline_tests.records import collective as collective_line
 
 LIMITS = Thresholds()
 MEMBERS = [("a", 1), ("b", 1), ("c", 1), ("d", 1)]
@@ -102,3 +106,14 @@ def test_groups_that_follow_one_another_are_of_one_gpu_each() -> None:
     groups = [communicator(number, *MEMBERS) for number in (0, 1)]
     replaced = {0: (0, 20_000_000), 1: (20_000_000, 40_000_000)}
     assert resolution_of(observations(groups, blocks=40), replaced, LIMITS).obstacle == ""
+
+
+def test_ranks_whose_records_name_no_host_are_said_to_be_unjudged(tmp_path: Path, settings: Settings) -> None:
+    for rank in range(4):
+        lines = [collective_line(sn=n, rank=rank, pid=100 + rank, at_us=EPOCH_US + 1_000 * n) for n in range(100)]
+        if rank == 3:
+            lines = [line.replace('"hostname":"node-01",', "") for line in lines]
+        write_log(tmp_path / "job" / f"node-01-pid{100 + rank}.log", *lines)
+    diagnosis = nixt.diagnose_run(nixt.ingest_run(tmp_path / "job", settings).run, settings)
+    assert diagnosis.verdict == "none-found"
+    assert "whether 1 of 4 ranks of a communicator are late could not be judged" in as_text(diagnosis)

@@ -47,9 +47,10 @@ _PAGED_CHANCE = 1e-4
 # Fewer operations show no step that could have been interrupted.
 _LEAST_OPERATIONS = 12
 
+# Of replays that cannot be told apart, the first that each rank recorded need not be the same.
 _MISMATCHES = """
 SELECT k.comm, c.coll, count(*) AS cells, min(c.coll_sn) AS first_sn, min(c.first_dump_us) AS first_dump_us
-FROM cells AS c
+FROM ordered_cells AS c
 JOIN diagnosed_communicators AS k
     ON k.id IS NOT DISTINCT FROM c.id AND k.comm_name IS NOT DISTINCT FROM c.comm_name
     AND k.n_ranks = c.n_ranks AND k.nnodes IS NOT DISTINCT FROM c.nnodes

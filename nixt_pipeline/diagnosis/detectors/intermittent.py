@@ -60,7 +60,7 @@ def _always_it(seen: Observations, entity: Late, named: set[Process], blocks: li
     own = np.array([process in entity.processes for process in seen.processes])
     others = ~own & np.array([process not in named for process in seen.processes])
     latest = late[own][:, blocks].mean(axis=0) >= late[others][:, blocks].max(axis=0, initial=0)
-    entities = len(seen.hosts) if entity.level == "host" else len(seen.processes)
+    entities = len(set(seen.machines.of.values())) if entity.level == "host" else len(seen.processes)
     in_window = chance(replace(entity.window, marked=int(latest[entity.window.part()].sum())), 1 / entities, entities)
     in_all = float(scipy.stats.binom.sf(latest.sum() - 1, len(blocks), 1 / entities)) * entities
     return 2 * min(in_window, in_all) <= limits.diagnosis.max_chance

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from nixt_pipeline.diagnosis.detectors.windows import Marks, Noise, Window, chance, densest_window, noise_of
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
+from nixt_pipeline.diagnosis.evidence.parts import waiting_together
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of
 from nixt_pipeline.settings import Thresholds
 
@@ -39,6 +40,8 @@ _SETTLED = 10
 _BEYOND_DOUBT = 1e-4
 # Stretches, of so many to a window, of which each has several passes of the dump thread, and few a checkpoint.
 _STRETCHES = 4
+# Those of one machine are about as late as one another.
+_AS_LATE = 1.25
 # A host is late when nearly all of its processes are; otherwise the processes are named.
 _HOST_SHARE = 0.75
 
@@ -129,11 +132,12 @@ def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
     own = late.copy()
     index = {process: row for row, process in enumerate(seen.processes)}
     found: list[Late] = []
+    machine_of = seen.machines.of
     for number, stage in enumerate(seen.stages()):
         rows = sorted(index[process] for process in stage)
         by_host: dict[str, list[int]] = defaultdict(list)
         for row in rows:
-            by_host[seen.processes[row][0]].append(row)
+            by_host[machine_of[seen.processes[row]]].append(row)
         hosts = []
         for members in by_host.values():
             if len(members) > 1 and len(by_host) > 1:
@@ -146,17 +150,18 @@ def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
         as_hosts = [
             suspect
             for suspect in _suspects(seen, hosts, len(by_host), limits)
-            if suspect.late_us >= _HOST_EXPLAINS * late[by_host[suspect.hosts[0]], suspect.window.part()].mean(1).max()
+            if suspect.late_us
+            >= _HOST_EXPLAINS * late[by_host[machine_of[suspect.processes[0]]], suspect.window.part()].mean(1).max()
         ]
-        late_hosts, other_hosts = _confirmed(seen, as_hosts, [], limits)
+        late_hosts, other_hosts = _confirmed(seen, _alike(seen, as_hosts), [], limits)
         singles = [_Candidate("rank", number, (row,), own[row], own[row], working[row]) for row in rows]
-        costs = {host: entity.cost_share for entity in late_hosts for host in entity.hosts}
+        costs = {machine_of[process]: entity.cost_share for entity in late_hosts for process in entity.processes}
         suspects = [
             suspect
             for suspect in _suspects(seen, singles, len(singles), limits)
-            if suspect.cost_share >= costs.get(suspect.hosts[0], 0.0) * _BESIDE_ITS_HOST
+            if suspect.cost_share >= costs.get(machine_of[suspect.processes[0]], 0.0) * _BESIDE_ITS_HOST
         ]
-        late_ranks, other_ranks = _confirmed(seen, suspects, late_hosts, limits)
+        late_ranks, other_ranks = _confirmed(seen, _alike(seen, suspects), late_hosts, limits)
         named = [*late_hosts, *late_ranks]
         found += named + [late for late in (*other_hosts, *other_ranks) if _hidden(late, named)]
     return found
@@ -231,13 +236,35 @@ def _judge(
         typical_share=typical,
         slowdown=slowdown,
         # A synchronous job waits as a whole: in its peers' collectives, and through pipelines everywhere else.
-        lost_us=cost * (len(seen.processes) - len(processes)),
+        lost_us=cost * (len(waiting_together(seen)[processes[0]]) - len(processes)),
         late_us=cost / window.length,
         probability=probability,
         last_share=None,
         waited_cells=0,
         peers=entities - 1,
     )
+
+
+def _alike(seen: Observations, suspects: list[Late]) -> list[Late]:
+    """Suspects that are late at the same time, by as much, as one that is waited for once; only where host names do not
+    tell which processes share a machine, for they may be all of one."""
+    if seen.machines.by_name:
+        return suspects
+    left, joined = list(suspects), []
+    while left:
+        first = left[0]
+        like = [
+            other
+            for other in left
+            if other.window.overlap(first.window) * 2 >= max(first.window.length, other.window.length)
+            and max(first.cost_share, other.cost_share) <= _AS_LATE * min(first.cost_share, other.cost_share)
+        ]
+        left = [other for other in left if other not in like]
+        processes = tuple(process for late in like for process in late.processes)
+        waiting = len(waiting_together(seen)[processes[0]])
+        lost_us = first.lost_us * (waiting - len(processes)) / max(waiting - len(first.processes), 1)
+        joined.append(replace(first, processes=processes, hosts=hosts_of(processes), lost_us=lost_us))
+    return joined
 
 
 def _slowdown(late: Floats, working: Floats, block_us: Floats, limits: Thresholds) -> float | None:
@@ -279,7 +306,7 @@ def _waiting(seen: Observations, late: Late, others: list[Late]) -> list[tuple[f
 
     Of a host, all communicators of one shape count together, for its processes are in one each.
     """
-    is_it, is_other = _waited_for(late), [_waited_for(other) for other in others]
+    is_it, is_other = _waited_for(seen, late), [_waited_for(seen, other) for other in others]
     shared: dict[int, object] = {
         comm.number: comm.number if late.level == "rank" else comm.shape for comm in _shared(seen, late)
     }
@@ -309,13 +336,14 @@ def _hidden(late: Late, named: list[Late]) -> bool:
     )
 
 
-def _waited_for(late: Late) -> Callable[[Process], bool]:
+def _waited_for(seen: Observations, late: Late) -> Callable[[Process], bool]:
     """Whether a process that came last is the entity, or on it when it is a host, or another rank of its process."""
-    processes, hosts = set(late.processes), set(late.hosts)
+    processes, machine_of = set(late.processes), seen.machines.of
+    machines = {machine_of[process] for process in processes}
     if late.any_of_process:
         ids = {process[:2] for process in processes}
         return lambda process: process[:2] in ids
-    return lambda process: process in processes or (late.level == "host" and process[0] in hosts)
+    return lambda process: process in processes or (late.level == "host" and machine_of[process] in machines)
 
 
 def _shared(seen: Observations, late: Late) -> list[Communicator]:
@@ -327,7 +355,8 @@ def _shared(seen: Observations, late: Late) -> list[Communicator]:
     shared = []
     for comm in seen.communicators:
         inside = sum(member in processes for member in comm.members)
-        told_apart = len(comm.hosts) > 1 if late.level == "host" else comm.certain != late.any_of_process
+        machines = {seen.machines.of[member] for member in comm.members}
+        told_apart = len(machines) > 1 if late.level == "host" else comm.certain != late.any_of_process
         if inside and inside < len(comm.members) and told_apart and stage.issuperset(comm.members):
             shared.append(comm)
     return shared

@@ -5,7 +5,7 @@ missing, and who lacks less than that variation explains is not told.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,14 +13,17 @@ from nixt_pipeline.diagnosis.detectors.lateness import deficits
 from nixt_pipeline.diagnosis.detectors.transfer import paths_of
 from nixt_pipeline.diagnosis.detectors.windows import noise_of
 from nixt_pipeline.diagnosis.evidence.observations import Observations
-from nixt_pipeline.diagnosis.evidence.parts import Span
-from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of
+from nixt_pipeline.diagnosis.evidence.parts import Span, waiting_together
+from nixt_pipeline.diagnosis.evidence.processes import Process, names_of
 from nixt_pipeline.diagnosis.evidence.stages import operations_of
-from nixt_pipeline.diagnosis.findings import RunCoverage
+from nixt_pipeline.diagnosis.findings import REPLAYED, RunCoverage
 from nixt_pipeline.settings import Thresholds
 
 # Communicators of one process whose numbers of operations differ by less do the same work, give or take what was lost.
 _EQUALLY_BUSY = 1.1
+
+# Names in a sentence.
+_SHOWN = 8
 
 SEVERAL_GPUS = "processes drive several GPUs that the log does not tell apart"
 NOBODY_COMPARED = "no two processes are known to do the same work, so that none can be called late"
@@ -45,11 +48,39 @@ def resolution_of(seen: Observations, spans: Mapping[int, Span], limits: Thresho
     if _several_gpus(seen, spans):
         return Resolution(None, SEVERAL_GPUS)
     stages = [stage for stage in seen.stages() if len(stage) > 1]
-    if sum(map(len, stages)) * 2 < len(seen.processes) or not stages:
+    if sum(map(len, stages)) * 2 < len(seen.processes) - len(unordered(seen, limits)) or not stages:
         transfers = any(len(path.members) > 1 for path in paths_of(seen, limits))
         return Resolution(None, "", NO_LATE_PROCESS) if transfers else Resolution(None, NOBODY_COMPARED)
-    one_host_each = len(seen.hosts) > 1 and all(len(hosts_of(stage)) == 1 for stage in seen.stages())
+    machine_of = seen.machines.of
+    one_host_each = len(set(machine_of.values())) > 1 and all(
+        len({machine_of[process] for process in stage}) == 1 for stage in seen.stages()
+    )
     return Resolution(least_cost_share(seen, limits), "", NO_LATE_HOST if one_host_each else "")
+
+
+def unordered(seen: Observations, limits: Thresholds) -> frozenset[Process]:
+    """The processes of parts of the launch that wait for one another, but of whose collectives so many were left out
+    that nothing can be said of them. Other parts (replicas side by side) do not depend on them."""
+    parts = set(waiting_together(seen).values())
+    cells: dict[frozenset[Process], list[tuple[float, float]]] = defaultdict(list)
+    for comm in seen.communicators:
+        if comm.members and comm.number in seen.looked_at:
+            cells[next(part for part in parts if not part.isdisjoint(comm.members))].append(seen.looked_at[comm.number])
+    without = []
+    for part, counts in cells.items():
+        recorded, used = map(sum, zip(*counts, strict=True))
+        if recorded - used > limits.diagnosis.max_unordered_share * recorded:
+            without.append(part)
+    return frozenset().union(*without)
+
+
+def told_of(processes: Collection[Process]) -> str:
+    """That these could not be judged, for their collectives were left out."""
+    names = names_of(processes)
+    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return (
+        f"whether one of {len(names)} processes is late could not be judged, for their collectives {REPLAYED}: {shown}"
+    )
 
 
 def _several_gpus(seen: Observations, spans: Mapping[int, Span]) -> bool:

@@ -7,7 +7,7 @@ communicator is the n-th block of every other.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from nixt_pipeline.diagnosis.evidence import point_to_point as p2p
 from nixt_pipeline.diagnosis.evidence import queries
 from nixt_pipeline.diagnosis.evidence.block_times import ClockStep, block_times
 from nixt_pipeline.diagnosis.evidence.eras import Era, restrict
+from nixt_pipeline.diagnosis.evidence.machines import Machines, machines_of
 from nixt_pipeline.diagnosis.evidence.overlap import measure_overlap
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, process_of
 from nixt_pipeline.diagnosis.evidence.recording import has_one_slot
@@ -38,6 +39,8 @@ _MOST_PARTIAL = 24
 _MOST_PLACES = 8
 # Functions and message sizes of which transfers are compared: a model has hundreds of them.
 _COMPARED_OPERATIONS = 4_096
+# Where fewer records than this share are looked at, ranks may have waited for one another unseen.
+_WHOLE = 0.98
 # Incomplete collectives of which one has probably the rank that came last, when every third record is lost.
 _LEAST_PARTIAL = 2
 
@@ -114,7 +117,9 @@ class Observations:
     `carried`: what their times add up to beyond that, for it was waited in the collective before already.
     `synchronised_bytes`: the largest collective of each communicator in which ranks wait for one another, by number.
     `matched_p2p`: pairs of Send and Recv, 0 when too few were recorded to know what waits for what.
-    `clock_steps`: whose clocks were set while it ran.
+    `clock_steps`: whose clocks were set while it ran. `lacking`: the numbers of communicators of which records are
+    missing or were left out; `left_out`: of those of which many collectives that were recorded are not looked at;
+    `looked_at`: how many of each were recorded, and are looked at.
     """
 
     incarnation: int
@@ -132,11 +137,19 @@ class Observations:
     matched_p2p: int
     large_message_bytes: int
     clock_steps: tuple[ClockStep, ...] = ()
+    lacking: frozenset[int] = frozenset()
+    left_out: frozenset[int] = frozenset()
+    looked_at: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """Every host that wrote a record."""
         return hosts_of(self.processes)
+
+    @cached_property
+    def machines(self) -> Machines:
+        """Which processes share a machine; see `machines.machines_of`."""
+        return machines_of(self.processes, self.communicators)
 
     def stages(self) -> tuple[frozenset[Process], ...]:
         """Processes that do the same work; see `stages.find_stages`."""
@@ -171,7 +184,8 @@ def observe(
     after `order_replays`."""
     launch: dict[str, Any] = {"incarnation": incarnation}
     restrict(con, era)
-    blocks = _prepare(con, launch)
+    blocks, looked_at = _prepare(con, launch)
+    one_slot = has_one_slot(con)
     rows = con.sql("SELECT hostname, pid, name FROM diagnosed_processes ORDER BY process").fetchall()
     processes = tuple(process_of(*row) for row in rows)
     communicators = _communicators(con, processes)
@@ -202,16 +216,24 @@ def observe(
             Arrival(comm, block, processes[process], cells, waited)
             for comm, block, process, cells, waited in con.sql(queries.LAST_ARRIVALS, params=last).fetchall()
         ),
-        transfers=(*_collective_transfers(con, communicators), *_edge_transfers(edges.pairs)),
+        transfers=(*_collective_transfers(con, communicators, one_slot), *_edge_transfers(edges.pairs)),
         edges=tuple(edges.edges),
         matched_p2p=sum(edge.operations for edge in edges.edges) if edges.complete else 0,
         large_message_bytes=limits.analysis.large_message_bytes,
         clock_steps=times.steps,
+        lacking=frozenset(comm for comm, _, _, records, used in looked_at if one_slot or used < _WHOLE * records),
+        looked_at={comm: (cells, used) for comm, cells, used, _, _ in looked_at},
+        left_out=frozenset(
+            comm for comm, cells, used, _, _ in looked_at if cells - used > limits.diagnosis.max_unordered_share * cells
+        ),
     )
 
 
-def _prepare(con: duckdb.DuckDBPyConnection, launch: dict[str, Any]) -> int:
-    """Create the temporary tables of usable collectives, cut into blocks; returns the number of blocks."""
+def _prepare(
+    con: duckdb.DuckDBPyConnection, launch: dict[str, Any]
+) -> tuple[int, list[tuple[int, float, float, float, float]]]:
+    """Create the temporary tables of usable collectives, cut into blocks; returns the number of blocks, and how much of
+    each communicator is looked at (`queries.LOOKED_AT`)."""
     con.execute(queries.COMMUNICATORS, launch)
     con.execute(queries.PROCESSES, launch)
     con.execute(queries.MEMBERS, launch)
@@ -223,8 +245,9 @@ def _prepare(con: duckdb.DuckDBPyConnection, launch: dict[str, Any]) -> int:
     con.execute(queries.BLOCKS, {"blocks": blocks, "most": _MOST_PARTIAL})
     con.execute(queries.BLOCKED_CELLS, {"blocks": blocks})
     measure_overlap(con)
+    looked_at = con.sql(queries.LOOKED_AT, params=launch | {"sync": list(SYNC_COLLECTIVES)}).fetchall()
     con.execute("DROP TABLE usable_cells")
-    return blocks
+    return blocks, looked_at
 
 
 def _communicators(con: duckdb.DuckDBPyConnection, processes: Sequence[Process]) -> tuple[Communicator, ...]:
@@ -350,11 +373,14 @@ def _number_of_blocks(pulse: int, recorded: float) -> int:
 
 
 def _collective_transfers(
-    con: duckdb.DuckDBPyConnection, communicators: tuple[Communicator, ...], operations: int = _COMPARED_OPERATIONS
+    con: duckdb.DuckDBPyConnection,
+    communicators: tuple[Communicator, ...],
+    one_slot: bool,
+    operations: int = _COMPARED_OPERATIONS,
 ) -> list[Transfer]:
     transfers = []
     for number, coll, size, block, median, _, stands_for in con.sql(
-        queries.TRANSFERS, params={"least": _LEAST_PARTIAL, "one_slot": has_one_slot(con), "operations": operations}
+        queries.TRANSFERS, params={"least": _LEAST_PARTIAL, "one_slot": one_slot, "operations": operations}
     ).fetchall():
         comm = communicators[number]
         if not comm.members:  # whose records do not say which processes wrote them

@@ -15,12 +15,15 @@ import numpy as np
 import scipy  # its parts are loaded when they are used
 
 from nixt_pipeline.diagnosis.evidence.alike import classes
-from nixt_pipeline.diagnosis.evidence.observations import Communicator, Transfer
+from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations, Transfer
 from nixt_pipeline.diagnosis.evidence.processes import Process
 
 # What one pass of the dump thread writes of several communicators is no sequence in time: a pause is longer, or between
 # two communicators that were each in use for longer.
 _PAUSE_US = 1_000_000
+
+# Blocks in which a communicator that joins its members for the whole job is seen.
+_LASTING = 3
 
 # Parts of one job do their operations in lockstep, and lose a few of them at the ends of the log.
 _AS_MANY = 1.02
@@ -65,6 +68,25 @@ def parts_of(communicators: Sequence[Communicator], spans: Mapping[int, Span]) -
         for comms in found.values()
     ]
     return sorted(parts, key=lambda part: (-len(part.processes), part.processes, min(part.communicators)))
+
+
+def waiting_together(seen: Observations) -> dict[Process, frozenset[Process]]:
+    """Those who wait for one another, directly or through others, by each of them. A collective of the start, which is
+    in a few blocks only, makes nobody wait later."""
+    blocks_of: dict[int, set[int]] = defaultdict(set)
+    for transfer in seen.transfers:
+        blocks_of[transfer.comm].add(transfer.block)
+    lasting = [
+        comm
+        for comm in seen.communicators
+        if comm.number not in blocks_of or len(blocks_of[comm.number]) >= min(_LASTING, seen.blocks)
+    ]
+    labels = components(lasting)
+    groups: dict[int, set[Process]] = defaultdict(set)
+    for comm in lasting:
+        groups[labels[comm.number]].update(comm.members)
+    waiting = {process: frozenset(group) for group in groups.values() for process in group}
+    return {process: waiting.get(process, frozenset({process})) for process in seen.processes}
 
 
 def in_lockstep(

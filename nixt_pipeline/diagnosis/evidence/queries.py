@@ -8,6 +8,7 @@ WHOLE_LAUNCH = """
 CREATE OR REPLACE TEMP VIEW observed_communicators AS FROM communicators;
 CREATE OR REPLACE TEMP VIEW observed_processes AS FROM processes;
 CREATE OR REPLACE TEMP VIEW observed_cells AS FROM ordered_cells;
+CREATE OR REPLACE TEMP VIEW recorded_cells AS FROM cells;
 CREATE OR REPLACE TEMP VIEW observed_p2p AS FROM plausible_events WHERE kind = 'p2p';
 """
 # Reads the tables `era_communicators`, `era_numbers` and `era_records`. The first operation of each rank in an era is
@@ -20,6 +21,11 @@ CREATE OR REPLACE TEMP VIEW observed_processes AS FROM processes WHERE process I
 CREATE OR REPLACE TEMP VIEW observed_cells AS
 SELECT c.*
 FROM ordered_cells AS c
+LEFT JOIN era_numbers AS n ON n.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes) AND n.coll = c.coll
+WHERE n.communicator IS NULL OR (c.coll_sn > n.since AND c.coll_sn <= n.up_to);
+CREATE OR REPLACE TEMP VIEW recorded_cells AS
+SELECT c.*
+FROM cells AS c
 LEFT JOIN era_numbers AS n ON n.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes) AND n.coll = c.coll
 WHERE n.communicator IS NULL OR (c.coll_sn > n.since AND c.coll_sn <= n.up_to);
 CREATE OR REPLACE TEMP VIEW observed_p2p AS
@@ -92,6 +98,27 @@ WHERE c.coll IN (SELECT unnest($sync))
 USABLE_CELLS = (
     f"CREATE OR REPLACE TEMP TABLE usable_cells AS SELECT * EXCLUDE (usable) FROM ({_SYNCHRONISING}) WHERE usable"
 )
+
+# Of the synchronising collectives of each communicator: how many anybody recorded, and how many of them are looked at;
+# the records that the numbers tell of, and those that are looked at.
+LOOKED_AT = """
+WITH numbered AS (
+    SELECT
+        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, count(*) AS cells,
+        (max(coll_sn) - min(coll_sn) + 1 + count(*) FILTER (occurrence > 1)) * any_value(n_ranks) AS records
+    FROM recorded_cells
+    WHERE incarnation = $incarnation AND n_ranks > 1 AND coll_sn IS NOT NULL AND coll IN (SELECT unnest($sync))
+    GROUP BY communicator, coll
+),
+used AS (SELECT comm, count(*) AS cells, sum(ranks_seen) AS records FROM usable_cells GROUP BY comm)
+SELECT
+    k.comm, sum(n.cells)::DOUBLE, coalesce(any_value(u.cells), 0)::DOUBLE,
+    sum(n.records)::DOUBLE, coalesce(any_value(u.records), 0)::DOUBLE
+FROM numbered AS n
+JOIN diagnosed_communicators AS k USING (communicator)
+LEFT JOIN used AS u USING (comm)
+GROUP BY k.comm
+"""
 
 # A communicator that was recorded by halves may have lost its last numbers: its alike say how far they went.
 SERIES = """

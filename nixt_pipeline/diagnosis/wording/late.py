@@ -1,21 +1,20 @@
-"""Late ranks and hosts in words, and as one finding where the log cannot tell which of several it is."""
+"""Late ranks and hosts as findings: one where the log cannot tell which of several it is."""
 
 from collections import Counter
 from collections.abc import Mapping
 
 from nixt_pipeline.diagnosis.detectors.lateness import Late
-from nixt_pipeline.diagnosis.evidence.observations import Observations
-from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, name_of, names_of, ranks_of
+from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
+from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.diagnosis.evidence.stages import pipeline_peers, tensor_groups
-from nixt_pipeline.diagnosis.findings import Effect, Finding, Severity, severity_by_cost
+from nixt_pipeline.diagnosis.findings import Finding, severity_by_cost
+from nixt_pipeline.diagnosis.wording.late_words import is_rank_zero, late_finding
 from nixt_pipeline.settings import Thresholds
 
 # So many processes of a stage, or this share of it, may be a little late by faults of their own.
 _FEW, _FEW_SHARE = 3, 0.05
 # Who waits for somebody late is about as late as that, give or take what was not recorded.
 _AS_LATE = 1.25
-# Names in a sentence; all are in the lists of the finding.
-_SHOWN = 4
 
 
 def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> list[Finding]:
@@ -30,9 +29,10 @@ def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> l
             group += [other for other in _waiting_inside(seen, member, left) if other not in group]
         left = [other for other in left if other not in group]
         severity = severity_by_cost(first.typical_share, first.slowdown or 1.0, limits.diagnosis.p1_slowdown, limits)
-        sure = _sure(seen, first, group) and _stands_apart(first, named, limits)
-        role = first.intermittent and _is_rank_zero(seen, first)
-        findings.append(_finding(seen, first, group, "info" if role else severity if sure else "P2"))
+        shadow = not _stands_apart(first, named, limits)
+        sure = _sure(seen, first, group) and not shadow
+        role = first.intermittent and is_rank_zero(seen, first)
+        findings.append(late_finding(seen, group, "info" if role else severity if sure else "P2", shadow))
         named.append(first)
     return findings
 
@@ -49,7 +49,7 @@ def outstanding(seen: Observations, late: list[Late], limits: Thresholds) -> lis
     stages = seen.stages()
     many = {
         stage
-        for stage, number in Counter(entity.stage for entity in mild).items()
+        for stage, number in Counter(entity.stage for entity in mild for _ in entity.processes).items()
         if number > max(_FEW, _FEW_SHARE * len(stages[stage]))
     }
     return [entity for entity in late if entity not in mild or entity.stage not in many]
@@ -84,12 +84,6 @@ def _stands_apart(first: Late, named: list[Late], limits: Thresholds) -> bool:
     return first.waited_cells >= limits.diagnosis.min_diagnosed_cells or not any(
         _together(first, other) for other in named
     )
-
-
-def _is_rank_zero(seen: Observations, first: Late) -> bool:
-    """Whether it is the first process of each of its communicators: the one that writes checkpoints and logs."""
-    process, *more = first.processes
-    return not more and all(comm.members[0] == process for comm in seen.communicators if process in comm.members)
 
 
 def _together(one: Late, other: Late) -> bool:
@@ -131,17 +125,22 @@ def _late_alone(seen: Observations, entity: Late, late: list[Late]) -> bool:
 
 
 def _waiting_inside(seen: Observations, first: Late, others: list[Late]) -> list[Late]:
-    """Those who may wait for `first`, or it for them, in a communicator that was not recorded: most of its members seem
-    late at the same time, but only to those outside of it."""
-    if first.level != "rank":
-        return []
-    named = {other.processes[0]: other for other in others if other.level == "rank" and _together(first, other)}
+    """Those who may wait for `first`, or it for them, in a communicator that was not recorded in whole: most of its
+    members seem late at the same time, but only to those outside of it."""
+    together = [other for other in others if _together(first, other)]
     for comm in seen.communicators:
-        members = [named[member] for member in comm.members if member in named]
-        small = len(comm.hosts) == 1 and first.processes[0] in comm.members
-        if members and small and (len(members) + 1) * 2 >= len(comm.members) > 1:
-            return members
+        inside = [other for other in together if not set(other.processes).isdisjoint(comm.members)]
+        late = {process for entity in (first, *inside) for process in entity.processes}.intersection(comm.members)
+        if not inside or late.isdisjoint(first.processes) or len(late) * 2 < len(comm.members):
+            continue
+        ranks = all(entity.level == "rank" for entity in (first, *inside))
+        if comm.number in seen.left_out or (comm.number in seen.lacking and ranks and _on_one_machine(seen, comm)):
+            return inside
     return []
+
+
+def _on_one_machine(seen: Observations, comm: Communicator) -> bool:
+    return comm.nnodes == 1 or len({seen.machines.of[member] for member in comm.members}) == 1
 
 
 def _sure(seen: Observations, first: Late, group: list[Late]) -> bool:
@@ -155,87 +154,9 @@ def _sure(seen: Observations, first: Late, group: list[Late]) -> bool:
     unseen = seen.matched_p2p == 0 and len(seen.stages()) > 1
     if first.last_share is None or (first.peers < 2 and (first.level == "rank" or unseen)):
         return False
-    if len({host for late in group for host in late.hosts}) > 1:
+    if len(group) > 1 and len({seen.machines.of[process] for late in group for process in late.processes}) > 1:
         return False
     if seen.matched_p2p > 0 or len(group) > 1:
         return True
-    return all(len(hosts_of(stage) if first.level == "host" else stage) > 1 for stage in seen.stages())
-
-
-def _finding(seen: Observations, first: Late, group: list[Late], severity: Severity) -> Finding:
-    hosts = tuple(sorted({host for late in group for host in late.hosts}))
-    unsure = [process for late in group if late.any_of_process for process in late.processes]
-    processes = names_of({*ranks_of(unsure, seen.processes), *(item for late in group for item in late.processes)})
-    names = list(dict.fromkeys(map(_name, group)))
-    name = names[0] if len(names) == 1 else f"one of {', '.join(names[:_SHOWN])}"
-    everybody = "The other hosts" if first.level == "host" else "The other processes"
-    share = first.cost_share
-    if first.last_share is None:
-        confirmation, doubt = "", "Its collectives waited still longer for another one, so that they cannot confirm it."
-    else:
-        confirmation = (
-            f" {first.last_share:.0%} of the waiting in its collectives is for it ({first.waited_cells:,} in which"
-            " ranks waited)."
-        )
-        doubt = f"{1 - first.last_share:.0%} of the waiting in its collectives is for somebody else."
-    return Finding(
-        kind="late-arrival",
-        severity=severity,
-        level="host" if first.level == "host" else "rank",
-        hosts=hosts,
-        processes=processes,
-        communicators=tuple(
-            sorted({comm.id for comm in seen.communicators if set(comm.members) & set(first.processes)})
-        ),
-        ambiguous=len(group) > 1 or bool(unsure),
-        onset_us=first.window.onset_us(seen.block_end_us),
-        until_us=first.window.until_us(seen.block_end_us),
-        effect=Effect(share, first.slowdown, first.lost_us / 1e6),
-        evidence=(
-            f"{everybody} stand still {share:.1%} of the time for {name}: {names[0] if len(names) > 1 else 'it'} spends"
-            f" {first.late_us / 1e3:.3g} ms less in communication than its peers in {_when(first)} (by chance"
-            f" p < {max(first.probability, 1e-12):.1g}).{confirmation}{first.cause}{_victims(seen, first)}"
-        ),
-        counter_evidence=f"{doubt} Waiting for others and slow transfers are already taken out.{_unseen(seen, group)}",
-        next_step=(
-            f"Look at what {name} does between collectives: GPU clocks and throttling, data loader, CPU and memory"
-            f" pressure, Python garbage collection. The network is not the suspect.{_role(seen, first)}"
-        ),
-    )
-
-
-def _name(late: Late) -> str:
-    if late.level == "host":
-        return late.hosts[0]
-    process = late.processes[0]
-    return f"a rank of {name_of(process[:2])}" if late.any_of_process else name_of(process)
-
-
-def _role(seen: Observations, first: Late) -> str:
-    if first.intermittent and _is_rank_zero(seen, first):
-        return " It is rank 0: if it writes checkpoints or logs while all others wait, this is what they cost."
-    return ""
-
-
-def _when(first: Late) -> str:
-    length, marked = first.window.length, first.window.marked
-    if first.intermittent:
-        return f"{marked} of {length} stretches of the job, now and then"
-    return f"each of {length} stretches of the job, {marked} clearly"
-
-
-def _victims(seen: Observations, first: Late) -> str:
-    """Who waits: first those of its stage, and everybody else through them."""
-    stage = next(stage for stage in seen.stages() if set(first.processes) <= stage)
-    peers = hosts_of(stage - set(first.processes))
-    shown = ", ".join(peers[:_SHOWN]) + (f" and {len(peers) - _SHOWN} more" if len(peers) > _SHOWN else "")
-    through = " and through them all others" if len(stage) < len(seen.processes) else ""
-    return f" Victims: its peers on {shown}{through}."
-
-
-def _unseen(seen: Observations, group: list[Late]) -> str:
-    if seen.matched_p2p == 0 and len(seen.stages()) > 1:
-        return " Send and Recv were not recorded, so that it cannot be seen which pipeline stage waits for which."
-    if len(group) > 1:
-        return " Too few of the collectives among them were recorded to say which of them the others wait for."
-    return ""
+    machine_of = seen.machines.of if first.level == "host" else {process: process for process in seen.processes}
+    return all(len({machine_of[process] for process in stage}) > 1 for stage in seen.stages())

@@ -142,7 +142,7 @@ def how_sure(finding: Finding) -> str:
     if finding.ambiguous:
         named = len(_named(finding))
         return f"one of {named}; the log cannot tell which" if named > 1 else "what exactly, the log cannot tell"
-    doubt = "; too little costs or coverage for more" if finding.severity == "P2" else ""
+    doubt = "; not enough for a ticket, by its cost or by how sure it is" if finding.severity == "P2" else ""
     return f"the log points nowhere else{doubt}"
 
 
@@ -187,7 +187,8 @@ def _basis(diagnosis: Diagnosis) -> list[str]:
         reasons = ", ".join(f"{cells:,} that {reason}" for reason, cells in coverage.left_out.items())
         lines.append(f"left out: {reasons}")
     if diagnosis.reason and diagnosis.verdict == "findings":
-        lines.append(f"lateness and transfers could not be looked at: {diagnosis.reason}")
+        whole = not diagnosis.reason.startswith("whether ")
+        lines.append(f"{'lateness and transfers could not be looked at: ' if whole else ''}{diagnosis.reason}")
     return lines
 
 
