@@ -32,7 +32,7 @@ from nixt_pipeline.store import catalog
 from nixt_pipeline.store.manifest import read_manifest
 
 # Changes whenever a diagnosis would.
-VERSION = "7"
+VERSION = "8"
 
 _ERA = "what was done between two changes of communicators"
 _NAMELESS = "the records of a launch do not say which host and which process wrote them"
