@@ -199,10 +199,11 @@ def test_a_run_that_arrives_in_pieces_equals_one_that_arrives_at_once(
     shutil.rmtree(settings.data_dir, ignore_errors=True)
     (tmp_path / "in").mkdir()
     stamp = 1_000_000_000
-    for pid, length in [*arrivals, (0, 4), (1, 4), (2, 4)]:
-        path = write_log(tmp_path / "in" / f"a-pid{pid}.log", *LINES[4 * pid : 4 * pid + length])
+    for lengths in [*({pid: length} for pid, length in arrivals), dict.fromkeys(range(3), 4)]:
         stamp += 1_000_000_000
-        os.utime(path, ns=(stamp, stamp))
+        for pid, length in lengths.items():
+            path = write_log(tmp_path / "in" / f"a-pid{pid}.log", *LINES[4 * pid : 4 * pid + length])
+            os.utime(path, ns=(stamp, stamp))
         take_in(tmp_path / "in", settings)
     pieces = stored(settings), query(settings, "SELECT * FROM communicators ORDER BY ALL")
     shutil.rmtree(settings.data_dir)
