@@ -97,10 +97,9 @@ class Fsdp:
         for layer in range(self.layers):
             ahead = self._gather(program, program.tail()) if layer + 1 < self.layers else gathered
             computed = program.compute(pace.us(2 * self.layer_us), [gathered])
-            shard = self.shards[program.rank]
-            scattered = program.communicate(
-                [Part(shard, "ReduceScatter", self.shard_bytes)], [computed], f"scatter {shard.number}"
-            )
+            # Gathers and scatters share a communicator, so that NCCL does one after the other.
+            part = Part(self.shards[program.rank], "ReduceScatter", self.shard_bytes)
+            scattered = program.communicate([part], [computed])
             if self.replicas:
                 replica = self.replicas[program.rank]
                 scattered = program.communicate([Part(replica, "AllReduce", self.shard_bytes)], [scattered])

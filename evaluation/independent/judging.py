@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.independent.clocks import EPOCH_US
 from evaluation.independent.jobs import write_job
 from evaluation.independent.kinds import KINDS, draw_job
 from nixt_pipeline.api import diagnose_run, ingest_run
@@ -28,8 +29,8 @@ AS_WELL_AS_POSSIBLE, LESS_PRECISELY, MISSED, NOT_ASKED = "as well as possible", 
 class Judged:
     """One job: how its fault was answered (None for a healthy one), and what was said beside it.
 
-    `innocents`: findings at P0 or P1 that name a host, process or communicator without anybody at fault. `told` and
-    `true`: the cost since the onset, as shares.
+    `innocents`: findings at P0 or P1 that name a host, process or communicator without anybody at fault. `told_s`
+    and `true_s`: the seconds that the job is said to have lost and those that it lost; None where there is none.
     """
 
     name: str
@@ -38,8 +39,8 @@ class Judged:
     answer: str | None
     innocents: int
     blames: int
-    told: float | None
-    true: float | None
+    told_s: float | None
+    true_s: float | None
     verdict: str
     truth: Json
     findings: list[Json]
@@ -72,17 +73,18 @@ def judge(truth: Json, diagnosis: Json) -> Judged:
     findings = [finding for finding in diagnosis["findings"] if finding["kind"] not in _ABOUT_RECORDS]
     alarms = [finding for finding in findings if finding["severity"] in _ALARMS]
     fault = truth["faults"][0] if truth["faults"] else None
-    told = true = None
+    told_s = true_s = None
     answer = None
     if fault:
         answers = [(_answer(fault, finding, truth), finding) for finding in alarms]
         order = (AS_WELL_AS_POSSIBLE, LESS_PRECISELY, MISSED)
         answer, best = min(answers, key=lambda entry: order.index(entry[0]), default=(MISSED, None))
-        true = fault["cost_share_since_onset"]
-        small = true is not None and true < _WORTH_SAYING and fault["what"] != "mismatch"
+        share = fault["cost_share"]
+        small = share is not None and share < _WORTH_SAYING and fault["what"] != "mismatch"
         if answer == MISSED and (small or fault["ideal"]["level"] == "none"):
             answer = NOT_ASKED
-        told = best["effect"]["cost_share"] if best and answer in order[:2] else None
+        true_s = None if share is None or small else share * truth["wall_s"][0]
+        told_s = _told_s(best, truth) if best and answer in order[:2] else None
     blames = [finding for finding in alarms if finding["severity"] in _BLAMES]
     return Judged(
         name=truth["name"],
@@ -91,12 +93,20 @@ def judge(truth: Json, diagnosis: Json) -> Judged:
         answer=answer,
         innocents=sum(_names_innocents(fault, finding, truth) for finding in blames),
         blames=len(blames),
-        told=told,
-        true=true,
+        told_s=told_s,
+        true_s=true_s,
         verdict=diagnosis["verdict"],
         truth=truth,
         findings=findings,
     )
+
+
+def _told_s(finding: Json, truth: Json) -> float | None:
+    """The seconds that a finding says were lost: its share of the time from its onset to its end, within the job."""
+    share, wall_s = finding["effect"]["cost_share"], truth["wall_s"][0]
+    onset_s = ((finding["onset_us"] or EPOCH_US) - EPOCH_US) / 1e6
+    until_s = wall_s if finding["until_us"] is None else (finding["until_us"] - EPOCH_US) / 1e6
+    return None if share is None else float(share * min(max(until_s - onset_s, 0.0), wall_s))
 
 
 def _answer(fault: Json, finding: Json, truth: Json) -> str:
@@ -151,7 +161,7 @@ def table(judged: Iterable[Judged]) -> str:
     text = ""
     if faulty:
         head = ("fault", "jobs", AS_WELL_AS_POSSIBLE, LESS_PRECISELY, MISSED, "small or not in the log",
-                "innocents at P0 or P1", "cost told / true, median", "95 %")  # fmt: skip
+                "innocents at P0 or P1", "seconds told / true, median", "95 %")  # fmt: skip
         rows = [_row(kind, [entry for entry in judged if entry.kind == kind]) for kind in faulty]
         rows.append(_row("all", [entry for entry in judged if entry.kind in faulty]))
         text += _markdown(head, rows)
@@ -167,7 +177,7 @@ def table(judged: Iterable[Judged]) -> str:
 
 def _row(kind: str, entries: list[Judged]) -> tuple[object, ...]:
     answers = [entry.answer for entry in entries]
-    ratios = [entry.told / entry.true for entry in entries if entry.told and entry.true and entry.true >= _WORTH_SAYING]
+    ratios = [entry.told_s / entry.true_s for entry in entries if entry.told_s and entry.true_s]
     counts = [answers.count(answer) or "" for answer in (AS_WELL_AS_POSSIBLE, LESS_PRECISELY, MISSED, NOT_ASKED)]
     middle = f"{median(ratios):.2f}" if ratios else ""
     upper = f"{float(np.percentile(ratios, 95)):.2f}" if ratios else ""

@@ -298,14 +298,20 @@ def _first_machine(gpus: tuple[Gpu, ...]) -> frozenset[int]:
 
 
 def _losses(job: Job, shape: Shape, draws: np.random.Generator) -> Job:
-    """Sends and Recvs lost by peer, files that are cut, processes without a log."""
+    """Sends and Recvs lost by peer, rings that overflow, files that are cut, processes without a log."""
     processes = sorted({gpu.process for gpu in shape.cluster.gpus})
     lost_by_peer = 0.0 if job.plugin.has_slots else float(draws.choice([0.0, 0.3, 0.6, 0.9]))
     chosen = [str(process) for process in draws.permutation(processes)]
     missing = frozenset(chosen[: int(draws.integers(0, 3))])
     cut = {process: float(draws.uniform(0.3, 0.98)) for process in chosen[3 : 3 + int(draws.integers(0, 3))]}
-    notes = (f"{lost_by_peer:.0%} lost by peer", f"{len(missing)} missing", f"{len(cut)} cut")
-    return replace(job, plugin=replace(job.plugin, lost_by_peer=lost_by_peer, missing=missing, cut=cut), notes=notes)
+    plugin = replace(job.plugin, lost_by_peer=lost_by_peer, missing=missing, cut=cut)
+    overflows = bool(draws.random() < 0.4) and not plugin.has_slots
+    if overflows:
+        # As 1,024 do not last for a minute, which would be most of this job.
+        plugin = replace(plugin, ring=32, interval_us=2e6)
+    ring = "ring overflows" if overflows else "ring suffices"
+    notes = (f"{lost_by_peer:.0%} lost by peer", ring, f"{len(missing)} missing", f"{len(cut)} cut")
+    return replace(job, plugin=plugin, notes=notes)
 
 
 def _launches(job: Job, shape: Shape, draws: np.random.Generator) -> Job:

@@ -59,14 +59,15 @@ class TrueFault:
     ideal: Ideal
 
     def to_json(self, cluster: Cluster, epoch_us: int) -> dict[str, Any]:
-        """As `truth.json` has it."""
-        ranks = sorted(self.fault.ranks)
+        """As `truth.json` has it. `before`: family, number within the step and step of what a rank never came to."""
+        fault, ranks = self.fault, sorted(self.fault.ranks)
         return {
             "what": self.fault.what,
             "link": self.fault.link or None,
             "strength": round(self.fault.strength, 3),
             "ranks": ranks,
             **_named(cluster, ranks),
+            **({"before": [fault.family, fault.ordinal, fault.first_step]} if fault.what in ("hang", "dead") else {}),
             "answers": list(ANSWERS[self.fault.what]),
             "onset_us": epoch_us + int(self.onset_us),
             "until_us": epoch_us + int(self.until_us),
@@ -120,12 +121,25 @@ def _ideal_of_hang(fault: Fault, timeline: Timeline, plugin: Plugin) -> Ideal:
     cluster = timeline.launch.cluster
     group = _stopped(fault, timeline)
     members = frozenset(group.ranks)
+    if not _shows_its_last_step(fault, timeline, plugin):
+        return Ideal("none", members, (), "the log ends with a whole step, as that of a job that has ended")
     if len(members) == len(cluster.gpus):
         return Ideal("run", members, (group.id,), "a collective of the whole job")
     if plugin.has_slots and fault.family == "pipeline":
         members = frozenset(gpu.rank for gpu in cluster.gpus)
         return Ideal("run", members, (), "Send and Recv are not recorded")
     return Ideal("set", members, (group.id,), f"the members of its {fault.family} communicator, which stopped first")
+
+
+def _shows_its_last_step(fault: Fault, timeline: Timeline, plugin: Plugin) -> bool:
+    """Whether anything of the step in which a job stopped can be in the log."""
+    return any(
+        task.step >= fault.first_step and task.end_us is not None and part.size_bytes >= plugin.minimum_bytes
+        for program in timeline.programs.values()
+        for task in program.tasks
+        for part in task.parts
+        if part.peer is None or not plugin.has_slots
+    )
 
 
 def _stopped(fault: Fault, timeline: Timeline) -> Communicator:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from evaluation.independent.clocks import EPOCH_US
 from evaluation.independent.judging import AS_WELL_AS_POSSIBLE, LESS_PRECISELY, MISSED, NOT_ASKED, judge, table
 
 GPUS = [{"rank": rank, "host": "ab"[rank // 2], "process": f"{'ab'[rank // 2]}-pid{rank}"} for rank in range(4)]
@@ -14,7 +15,7 @@ def truth(*ranks: int, possible: tuple[int, ...] = (), level: str = "exact", cos
         "what": "late",
         "ranks": list(ranks),
         "answers": ["late-arrival"],
-        "cost_share_since_onset": cost,
+        "cost_share": cost,
         "ideal": {"level": level, "ranks": list(possible or ranks), "communicators": ["0x1"]},
         **changes,
     }
@@ -22,6 +23,7 @@ def truth(*ranks: int, possible: tuple[int, ...] = (), level: str = "exact", cos
         "name": "late-gpu-1",
         "kind": "late-gpu",
         "workload": "ddp",
+        "wall_s": [100.0],
         "gpus": [dict(gpu) for gpu in GPUS],
         "communicators": {"0x1": [1, 3]},
         "faults": [fault] if ranks else [],
@@ -29,7 +31,9 @@ def truth(*ranks: int, possible: tuple[int, ...] = (), level: str = "exact", cos
 
 
 def finding(**changes: Any) -> dict[str, Any]:
-    plain = {
+    plain: dict[str, Any] = {
+        "onset_us": EPOCH_US + 50_000_000,
+        "until_us": None,
         "kind": "late-arrival",
         "severity": "P1",
         "level": "rank",
@@ -90,6 +94,6 @@ def test_the_table_compares_the_costs() -> None:
     entry = judged(truth(1), finding(hosts=["a"], processes=["a-pid1"]))
     healthy = judged({**truth(), "kind": "healthy"}, finding(hosts=["a"], level="host"))
     rows = table([entry, healthy]).splitlines()
-    # Told 0.3, true 0.2.
-    assert "| late-gpu | 1 | 1 |  |  |  |  | 1.50 | 1.50 |" in rows
+    # Told are 30 % of the 50 s since its onset, true are 20 % of 100 s.
+    assert "| late-gpu | 1 | 1 |  |  |  |  | 0.75 | 0.75 |" in rows
     assert "| healthy | 1 | 1 | 1 |" in rows

@@ -163,6 +163,13 @@ def test_a_dead_process_leaves_a_log_that_ends_first(tmp_path: Path) -> None:
     assert truth["faults"][0]["cost_share"] is None
 
 
+@pytest.mark.parametrize(("ordinal", "level"), [(0, "none"), (1, "run")])
+def test_a_hang_between_two_steps_looks_like_the_end(tmp_path: Path, ordinal: int, level: str) -> None:
+    hang = Fault("hang", frozenset({3}), 6, 12, family="world", ordinal=ordinal)
+    (fault,) = write_job(ddp_job(hang), tmp_path / "job")["faults"]
+    assert (fault["ideal"]["level"], fault["before"]) == (level, ["world", ordinal, 6])
+
+
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_every_kind_can_be_drawn(kind: str) -> None:
     job = draw_job(kind, 1)
