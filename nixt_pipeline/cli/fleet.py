@@ -16,7 +16,7 @@ from nixt_pipeline.fleet.compare.text import as_markdown, as_text
 from nixt_pipeline.fleet.decisions import Decision, decide
 from nixt_pipeline.fleet.hosts import current_host_health, is_named_too_often
 from nixt_pipeline.fleet.retention_policy import Policy, apply_retention, plan_retention
-from nixt_pipeline.fleet.selection import timestamp_us
+from nixt_pipeline.fleet.selection import meets
 from nixt_pipeline.inert import json_text, visible_lines
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import unread
@@ -36,7 +36,7 @@ _HOST_COLUMNS = (
 
 
 @click.command()
-@click.option("--name", "pattern", help="Only runs whose id or name contains this text.")
+@click.option("--name", help="Only runs whose id or name contains this text.")
 @click.option("--model", help="Only runs of this model (run.json).")
 @click.option("--tag", help="Only runs with this tag (run.json).")
 @click.option("--host", help="Only runs on this host.")
@@ -65,7 +65,7 @@ def runs(
     text shows the most important columns; csv and json have all of them.
     """
     with input_errors():
-        rows = [row for row in current_run_catalog(settings).table.to_pylist() if _is_wanted(row, wanted)]
+        rows = [row for row in current_run_catalog(settings).table.to_pylist() if meets(row, wanted)]
     known = sorted((row for row in rows if row[sort] is not None), key=lambda row: row[sort], reverse=descending)
     rows = (known + [row for row in rows if row[sort] is None])[:limit]
     if output_format == "text":
@@ -83,20 +83,6 @@ def _tell_what_holds_no_record(settings: Settings) -> None:
         say(f"{run}: {unread.first_words(read_manifest(settings, run))}")
     for name, reason in not_taken_up(settings, known).items():
         say(f"{name}: not processed: {reason}")
-
-
-def _is_wanted(row: dict[str, Any], wanted: dict[str, str | None]) -> bool:
-    began = row["first_dump_us"] or 0
-    conditions: dict[str, Callable[[str], bool]] = {
-        "pattern": lambda text: text in row["run"] or text in (row["name"] or ""),
-        "model": lambda text: row["model"] == text,
-        "tag": lambda text: text in (row["tags"] or ()),
-        "host": lambda text: text in row["host_names"],
-        "verdict": lambda text: row["verdict"] == text,
-        "since": lambda text: began >= timestamp_us(text),
-        "before": lambda text: began < timestamp_us(text),
-    }
-    return all(conditions[name](text) for name, text in wanted.items() if text is not None)
 
 
 def _short(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which runs a person means: by id, pattern, tag, model or time."""
+"""Which runs a person means: by id, pattern, tag, model, host, verdict or time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,8 +17,8 @@ class SelectionError(NixtError, ValueError):
 def select(selection: str, rows: Sequence[Row]) -> list[str]:
     """The ids of the runs in `rows` (of the run catalog) that `selection` means, in the order of the catalog.
 
-    Conditions are separated by commas. Ids and patterns (`nightly-*`) add up; `tag:T`, `model:M`, `since:DATE` and
-    `before:DATE` (UTC) restrict. Raises `SelectionError`.
+    Parts are separated by commas. Ids and patterns (`nightly-*`) add up; conditions such as `tag:T`, `model:M`,
+    `since:DATE` and `before:DATE` (UTC) restrict. Raises `SelectionError`.
     """
     if not selection.strip(" ,"):
         raise SelectionError(f"no run is meant by {selection!r}; {_known(rows)}")
@@ -37,6 +37,12 @@ def select(selection: str, rows: Sequence[Row]) -> list[str]:
     return chosen
 
 
+def meets(row: Row, conditions: Mapping[str, str | None]) -> bool:
+    """Whether a row of the run catalog meets all conditions, given by their names; those that are None ask nothing.
+    Raises `SelectionError` for a date that is none."""
+    return all(_CONDITIONS[kind](row, value) for kind, value in conditions.items() if value is not None)
+
+
 def _known(rows: Sequence[Row]) -> str:
     return "known runs: " + (", ".join(row["run"] for row in rows[:10]) or "none yet; start with: nixt ingest DIR")
 
@@ -51,6 +57,9 @@ def timestamp_us(text: str) -> int:
 
 
 _CONDITIONS: dict[str, Callable[[Row, str], bool]] = {
+    "name": lambda row, value: value in row["run"] or value in (row["name"] or ""),
+    "host": lambda row, value: value in row["host_names"],
+    "verdict": lambda row, value: row["verdict"] == value,
     "tag": lambda row, value: value in (row["tags"] or ()),
     "model": lambda row, value: row["model"] == value,
     "since": lambda row, value: (row["first_dump_us"] or 0) >= timestamp_us(value),
