@@ -2,7 +2,7 @@
 
 from nixt_pipeline.analysis.base import TOP, Analysis, Highlights, Row
 from nixt_pipeline.analysis.columns import count, derived, event
-from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL
+from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL, same_kernel
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings
@@ -12,26 +12,22 @@ _KERNELS_SHOWN = 10
 
 # The 101 percentiles of each of the kernels `chosen`: of `value` over all records, of `transfer` over the cells that
 # are `usable`.
-_SQL = """
-WITH {kernels},
-{chosen},
+_SQL = f"""
+WITH {KERNELS},
+{{chosen}},
 counts AS (
-    SELECT h.rank_by_bytes, '{measure}' AS measure, e.{value} AS value, sum(e.records)::BIGINT AS n
+    SELECT h.rank_by_bytes, '{{measure}}' AS measure, e.{{value}} AS value, sum(e.records)::BIGINT AS n
     FROM kernel_times AS e
     JOIN hottest AS h
-        ON h.kind = e.kind AND h.coll IS NOT DISTINCT FROM e.coll
-        AND h.n_ranks IS NOT DISTINCT FROM e.n_ranks AND h.nnodes IS NOT DISTINCT FROM e.nnodes
-        AND h.coll_msg_size_bytes IS NOT DISTINCT FROM e.coll_msg_size_bytes
-    WHERE e.{value} IS NOT NULL
+        ON h.kind = e.kind AND {same_kernel("h", "e")}
+    WHERE e.{{value}} IS NOT NULL
     GROUP BY ALL
     UNION ALL
-    SELECT h.rank_by_bytes, '{transfer_measure}', c.{transfer}, count(*)
+    SELECT h.rank_by_bytes, '{{transfer_measure}}', c.{{transfer}}, count(*)
     FROM cells AS c
     JOIN hottest AS h
-        ON h.kind = 'collective' AND h.coll IS NOT DISTINCT FROM c.coll
-        AND h.n_ranks IS NOT DISTINCT FROM c.n_ranks AND h.nnodes IS NOT DISTINCT FROM c.nnodes
-        AND h.coll_msg_size_bytes IS NOT DISTINCT FROM c.coll_msg_size_bytes
-    WHERE {usable}
+        ON h.kind = 'collective' AND {same_kernel("h", "c")}
+    WHERE {{usable}}
     GROUP BY ALL
 ),
 ranked AS (
@@ -62,13 +58,13 @@ between_samples AS (
         ON r.rank_by_bytes = b.rank_by_bytes AND r.measure = b.measure AND ceil(b.position) < r.upto
 )
 SELECT
-    h.run, h.{rank}, h.label, h.kind, h.coll, h.coll_type, h.n_ranks, h.nnodes, h.coll_msg_size_bytes,
+    h.run, h.{{rank}}, h.label, h.kind, h.coll, h.coll_type, h.n_ranks, h.nnodes, h.coll_msg_size_bytes,
     b.measure, b.quantile,
     b.low + (b.high - b.low) * (b.position - floor(b.position)) AS value,
     b.samples
 FROM between_samples AS b
 JOIN hottest AS h ON h.rank_by_bytes = b.rank_by_bytes
-ORDER BY h.{rank}, b.measure, b.quantile
+ORDER BY h.{{rank}}, b.measure, b.quantile
 """
 
 _MOST_BYTES = """large AS (
@@ -89,6 +85,16 @@ _MOST_RECORDS = """hottest AS (
     FROM kernels
     QUALIFY rank_by_records <= $kernels_shown
 )"""
+
+_BANDWIDTH_SQL = _SQL.format(
+    chosen=_MOST_BYTES, rank="rank_by_bytes", measure="busbw_gbs", value="coll_busbw_gbs",
+    transfer_measure="transfer_busbw_gbs", transfer="transfer_busbw_gbs", usable="c.transfer_busbw_gbs IS NOT NULL",
+)  # fmt: skip
+_TIME_SQL = _SQL.format(
+    chosen=_MOST_RECORDS, rank="rank_by_records", measure="exec_time_us", value="coll_exec_time_us",
+    transfer_measure="transfer_time_us", transfer="min_exec_time_us",
+    usable="c.complete AND c.coll IN (SELECT unnest($sync_collectives))",
+)  # fmt: skip
 
 
 def _columns(rank: Column, measures: str, value: Column) -> tuple[Column, ...]:
@@ -134,16 +140,7 @@ BANDWIDTH_ECDF = Analysis(
     ),
     key=("label", "measure", "quantile"),
     fractions=("quantile",),
-    sql=_SQL.format(
-        kernels=KERNELS,
-        chosen=_MOST_BYTES,
-        rank="rank_by_bytes",
-        measure="busbw_gbs",
-        value="coll_busbw_gbs",
-        transfer_measure="transfer_busbw_gbs",
-        transfer="transfer_busbw_gbs",
-        usable="c.transfer_busbw_gbs IS NOT NULL",
-    ),
+    sql=_BANDWIDTH_SQL,
     parameters=_bandwidth_parameters,
     highlights=lambda rows: _medians(rows, "busbw_gbs", "busbw p50 GB/s"),
 )
@@ -165,16 +162,7 @@ TIME_ECDF = Analysis(
     ),
     key=("label", "measure", "quantile"),
     fractions=("quantile",),
-    sql=_SQL.format(
-        kernels=KERNELS,
-        chosen=_MOST_RECORDS,
-        rank="rank_by_records",
-        measure="exec_time_us",
-        value="coll_exec_time_us",
-        transfer_measure="transfer_time_us",
-        transfer="min_exec_time_us",
-        usable="c.complete AND c.coll IN (SELECT unnest($sync_collectives))",
-    ),
+    sql=_TIME_SQL,
     parameters=_time_parameters,
     highlights=lambda rows: _medians(rows, "exec_time_us", "time p50 us"),
 )

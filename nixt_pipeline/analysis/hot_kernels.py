@@ -47,6 +47,13 @@ kernels AS (
 )
 """
 
+
+def same_kernel(a: str, b: str) -> str:
+    """The SQL condition that a row of `a` and one of `b` have one function, communicator shape and message size."""
+    names = ("coll", "n_ranks", "nnodes", "coll_msg_size_bytes")
+    return " AND ".join(f"{a}.{name} IS NOT DISTINCT FROM {b}.{name}" for name in names)
+
+
 SQL = f"""
 WITH {KERNELS},
 counts AS (
@@ -145,15 +152,11 @@ SELECT
     m.rank_time_us / nullif(sum(m.rank_time_us) OVER (), 0) AS share_of_rank_time
 FROM kernels AS k
 JOIN measured AS m
-    ON m.kind = k.kind AND m.coll IS NOT DISTINCT FROM k.coll
-    AND m.n_ranks IS NOT DISTINCT FROM k.n_ranks AND m.nnodes IS NOT DISTINCT FROM k.nnodes
-    AND m.coll_msg_size_bytes IS NOT DISTINCT FROM k.coll_msg_size_bytes
+    ON m.kind = k.kind AND {same_kernel("m", "k")}
 JOIN spread AS s ON s.number = hash(k.kind, k.coll, k.n_ranks, k.nnodes, k.coll_msg_size_bytes)
 LEFT JOIN capture AS c ON c.number = s.number
 LEFT JOIN transfers AS t
-    ON k.kind = 'collective' AND t.coll IS NOT DISTINCT FROM k.coll
-    AND t.n_ranks IS NOT DISTINCT FROM k.n_ranks AND t.nnodes IS NOT DISTINCT FROM k.nnodes
-    AND t.coll_msg_size_bytes IS NOT DISTINCT FROM k.coll_msg_size_bytes
+    ON k.kind = 'collective' AND {same_kernel("t", "k")}
 ORDER BY k.rank_by_bytes
 """
 

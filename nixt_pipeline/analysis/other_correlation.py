@@ -1,51 +1,14 @@
 """How bandwidth goes with any other column: software versions, timing source, the role of the communicator."""
 
-from collections.abc import Iterable
-from dataclasses import replace
-
 from nixt_pipeline.analysis.base import Analysis, Highlights, Row
 from nixt_pipeline.analysis.columns import BUSBW_P25, BUSBW_P50, BUSBW_P75, EXEC_TIME_P50, RECORDS, event
-from nixt_pipeline.inspector.taxonomy import (
-    COMMUNICATOR_COLUMNS,
-    EVENT_COLUMNS,
-    EVENT_DERIVED_COLUMNS,
-    KERNEL_TIME_COLUMNS,
-    RUN,
-    STRING,
-    Column,
-    Role,
-)
+from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role
 
-DEFAULT_ATTRIBUTES = (
-    "git_rev",
-    "inspector_output_format_version",
-    "rec_mechanism",
-    "coll_timing_source",
-    "parallel_role",
-)
+_ATTRIBUTES = ("git_rev", "inspector_output_format_version", "rec_mechanism", "coll_timing_source", "parallel_role")
 
-_OF_EVENTS = tuple(column.name for column in (*EVENT_DERIVED_COLUMNS, *EVENT_COLUMNS))
-_OF_COMMUNICATORS = tuple(
-    column.name for column in COMMUNICATOR_COLUMNS if column.name.startswith(("parallel_", "ranks_seen", "hosts_seen"))
-)
-# Counted already; whatever else there is must be looked up in the events.
-_OF_KERNEL_TIMES = tuple(column.name for column in KERNEL_TIME_COLUMNS if column.name != "records")
-ATTRIBUTES = (*_OF_EVENTS, *_OF_COMMUNICATORS)
-
-# An identifier cannot be a bound parameter: {attributes} and {source} are filled in from the taxonomy's names only.
-_COUNTED = """
+_SOURCE = """
     SELECT run, coll, coll_type, coll_exec_time_us, coll_busbw_gbs, records, {attributes}
     FROM kernel_times
-"""
-_OF_RECORDS = """
-    SELECT e.run, e.coll, e.coll_type, e.coll_exec_time_us, e.coll_busbw_gbs, 1 AS records, {attributes}
-    FROM events AS e {join}
-"""
-_COMMUNICATOR_JOIN = """
-    LEFT JOIN communicators AS c
-        ON c.incarnation = e.incarnation AND c.id IS NOT DISTINCT FROM e.id
-        AND c.comm_name IS NOT DISTINCT FROM e.comm_name
-        AND c.n_ranks IS NOT DISTINCT FROM e.n_ranks AND c.nnodes IS NOT DISTINCT FROM e.nnodes
 """
 _VALUES = """
     SELECT DISTINCT piece, '{attribute}' AS attribute, value_of_{number} AS value, coll, coll_type FROM pieces
@@ -106,32 +69,16 @@ ORDER BY p.attribute, p.value, p.coll, p.coll_type
 """
 
 
-def _sql(attributes: Iterable[str]) -> str:
-    """The SQL that groups by each of `attributes` in turn."""
-    names = list(attributes)
-    counted = all(name in _OF_KERNEL_TIMES for name in names)
-    joins = not counted and any(name in _OF_COMMUNICATORS for name in names)
-    columns = names if counted else [f'{"c" if name in _OF_COMMUNICATORS else "e"}."{name}"' for name in names]
-    selected = ", ".join(f"{column}::VARCHAR AS value_of_{number}" for number, column in enumerate(columns))
-    source = _COUNTED if counted else _OF_RECORDS
-    values = [_VALUES.format(attribute=name, number=number) for number, name in enumerate(names)]
+def _sql() -> str:
+    """The SQL that groups by each of the attributes in turn."""
+    selected = ", ".join(f"{name}::VARCHAR AS value_of_{number}" for number, name in enumerate(_ATTRIBUTES))
     return _SQL.format(
-        source=source.format(attributes=selected, join=_COMMUNICATOR_JOIN if joins else ""),
-        values=", ".join(f"value_of_{number}" for number in range(len(names))),
-        values_of_pieces="    UNION ALL".join(values),
+        source=_SOURCE.format(attributes=selected),
+        values=", ".join(f"value_of_{number}" for number in range(len(_ATTRIBUTES))),
+        values_of_pieces="    UNION ALL".join(
+            _VALUES.format(attribute=name, number=number) for number, name in enumerate(_ATTRIBUTES)
+        ),
     )
-
-
-def by_attributes(*attributes: str) -> Analysis:
-    """The analysis with other attributes than the default ones.
-
-    Raises `ValueError` for anything but a column of events or communicators; the message lists what is allowed.
-    """
-    unknown = [attribute for attribute in attributes if attribute not in ATTRIBUTES]
-    if unknown or not attributes:
-        what = f"no column named {', '.join(map(repr, unknown))}" if unknown else "no attribute given"
-        raise ValueError(f"{what}; records can be grouped by: {', '.join(ATTRIBUTES)}")
-    return replace(ANALYSIS, sql=_sql(dict.fromkeys(attributes)))
 
 
 def _highlights(rows: list[Row]) -> Highlights:
@@ -161,6 +108,6 @@ ANALYSIS = Analysis(
         EXEC_TIME_P50,
     ),
     key=("attribute", "value", "coll", "coll_type"),
-    sql=_sql(DEFAULT_ATTRIBUTES),
+    sql=_sql(),
     highlights=_highlights,
 )

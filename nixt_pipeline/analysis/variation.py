@@ -2,7 +2,7 @@
 
 from nixt_pipeline.analysis.base import TOP, Analysis, Highlights, Row
 from nixt_pipeline.analysis.columns import count, derived, event
-from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL
+from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL, same_kernel
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.inspector.taxonomy import RUN
 from nixt_pipeline.settings import Settings
@@ -56,9 +56,7 @@ transfers AS (
         sum(c.wait_us) / sum(c.n_ranks) AS wait_us
     FROM cells AS c
     JOIN hottest AS h
-        ON h.coll IS NOT DISTINCT FROM c.coll
-        AND h.n_ranks IS NOT DISTINCT FROM c.n_ranks AND h.nnodes IS NOT DISTINCT FROM c.nnodes
-        AND h.coll_msg_size_bytes IS NOT DISTINCT FROM c.coll_msg_size_bytes
+        ON {same_kernel("h", "c")}
     WHERE c.complete AND c.coll IN (SELECT unnest($sync_collectives))
     GROUP BY c.incarnation, h.rank_by_bytes
 )

@@ -5,7 +5,7 @@ from statistics import median
 
 from nixt_pipeline.analysis.base import Analysis, Highlights, Row, total
 from nixt_pipeline.analysis.columns import count, derived, event
-from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL
+from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL, same_kernel
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.inspector.taxonomy import RUN, U64, Column, Role
 from nixt_pipeline.settings import Settings
@@ -33,9 +33,6 @@ spans AS (
 _HOTTEST = """hottest AS (
     SELECT * FROM kernels WHERE kind = 'collective' QUALIFY row_number() OVER (ORDER BY rank_by_bytes) <= $kernels_shown
 )"""
-_OF_KERNEL = """h.coll IS NOT DISTINCT FROM c.coll
-        AND h.n_ranks IS NOT DISTINCT FROM c.n_ranks AND h.nnodes IS NOT DISTINCT FROM c.nnodes
-        AND h.coll_msg_size_bytes IS NOT DISTINCT FROM c.coll_msg_size_bytes"""
 _USABLE = "c.complete AND c.n_ranks > 1 AND c.coll IN (SELECT unnest($sync_collectives))"
 _QUARTILES = """quantile_cont(transfer_us, 0.25) AS transfer_time_p25_us,
     quantile_cont(transfer_us, 0.5) AS transfer_time_p50_us,
@@ -57,8 +54,7 @@ binned AS (
         c.min_exec_time_us AS transfer_us, c.wait_us, c.wait_us / c.n_ranks AS rank_wait_us, c.n_ranks
     FROM cells AS c
     JOIN spans AS s ON s.incarnation = c.incarnation
-    LEFT JOIN hottest AS h
-        ON {_OF_KERNEL}
+    LEFT JOIN hottest AS h ON {same_kernel("h", "c")}
     WHERE {_USABLE} AND c.first_dump_us IS NOT NULL
 )
 SELECT
@@ -83,8 +79,7 @@ usable AS (
         c.incarnation, h.rank_by_bytes, h.label, h.coll, h.coll_type, c.coll_sn,
         c.min_exec_time_us AS transfer_us, c.wait_us / c.n_ranks AS rank_wait_us
     FROM cells AS c
-    JOIN hottest AS h
-        ON {_OF_KERNEL}
+    JOIN hottest AS h ON {same_kernel("h", "c")}
     WHERE {_USABLE} AND c.coll_sn IS NOT NULL
 ),
 numbered AS (
