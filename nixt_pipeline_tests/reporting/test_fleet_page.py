@@ -1,7 +1,4 @@
-"""The pages of a comparison and of the fleet."""
-
-import re
-from dataclasses import replace
+"""The fleet's page."""
 
 import pyarrow.parquet as pq
 
@@ -9,65 +6,16 @@ from benchmarks.fleet_runs import Cluster, Job, write_run
 from nixt_pipeline.fleet.against import update_comparisons
 from nixt_pipeline.fleet.baselines import update_baselines
 from nixt_pipeline.fleet.catalog import update_run_catalog
-from nixt_pipeline.fleet.compare.compare import compare_sides
-from nixt_pipeline.fleet.compare.results import Comparison
 from nixt_pipeline.fleet.hosts import host_health_path, update_host_health
 from nixt_pipeline.fleet.nccl_tests.variation import update_benchmark_variation
 from nixt_pipeline.fleet.scaling import update_scaling
-from nixt_pipeline.reporting.comparison_page import comparison_html, render_run_comparison
+from nixt_pipeline.reporting.comparison_page import render_run_comparison
 from nixt_pipeline.reporting.fleet_page import fleet_html, render_fleet_page
 from nixt_pipeline.reporting.index import render_index
-from nixt_pipeline.settings import Settings, Thresholds
+from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_table
-from nixt_pipeline_tests.fleet.examples import Kernel, finding, side, slower, summary
 
 CLUSTER = Cluster(("gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-bad"), frozenset({"gpu-bad"}))
-
-
-def comparison(name: str = "b", factor: float = 1.3) -> Comparison:
-    broadcast = replace(Kernel(), coll="Broadcast")
-    return compare_sides(
-        side(summary("a", (Kernel(), broadcast))),
-        side(summary(name, (slower(Kernel(), factor), broadcast), seed=1)),
-        Thresholds(),
-    )
-
-
-def test_a_comparison_says_its_verdict_first_and_shows_every_kernel() -> None:
-    page = comparison_html(comparison())
-    assert page.index("REGRESSED (suspected)") < page.index("AllReduce 16 MB, 4 ranks on 4 nodes (data)</td>")
-    assert 'class="verdict P1"' in page
-    assert page.count('<svg role="img"') == 2  # transfer and waiting
-    assert "waiting cannot be told from transfer in this operation" in page
-    assert "so a change is suspected only" in page
-    assert comparison_html(comparison()) == page
-    assert 'class="verdict none-found"' in comparison_html(comparison(factor=1.0))
-
-
-def test_a_comparison_on_other_hosts_shows_what_findings_explain() -> None:
-    late = finding("late-arrival", "gpu-12", lost_s=1.8)
-    b = summary("b", (replace(Kernel(), wait_us=700.0),), seed=1, host_names=["gpu-12"], findings=(late,))
-    page = comparison_html(compare_sides(side(summary("a")), side(b), Thresholds()))
-    assert "SLOWER-OTHER-HOSTS: slower by 55% in waiting, on other hosts; B has a P1 finding (gpu-12)" in page
-    assert 'class="verdict P2"' in page
-    assert "What findings explain" in page
-    assert "Run B again without gpu-12" in page
-
-
-def test_names_from_logs_are_text() -> None:
-    page = comparison_html(comparison(name="<script>alert(1)</script>"))
-    assert "<script>alert" not in page
-    assert "&lt;script&gt;alert(1)" in page
-
-
-def test_a_change_beyond_the_axis_is_written() -> None:
-    page = comparison_html(comparison(factor=30.0))
-    assert re.search(r"\+29\d\d\.\d %", page)
-
-
-def test_the_axis_says_two_and_a_half_per_cent_where_it_means_that() -> None:
-    page = comparison_html(comparison(factor=1.0))
-    assert "+2.5 %" in page
 
 
 def test_without_any_result_the_page_says_so(settings: Settings) -> None:
@@ -77,7 +25,7 @@ def test_without_any_result_the_page_says_so(settings: Settings) -> None:
     assert 'class="verdict not-assessable"' in page
 
 
-def test_the_page_over_all_runs_names_hosts_and_slower_runs(settings: Settings) -> None:
+def test_the_page_names_hosts_and_slower_runs(settings: Settings) -> None:
     hosts = ("gpu-1", "gpu-2")
     jobs = [Job(f"job-{number}", float(number), hosts) for number in range(4)]
     jobs += [Job("slow", 9.0, hosts, 1.5), *(Job(f"bad-{n}", 20.0 + n, ("gpu-3", "gpu-bad")) for n in range(8))]
@@ -101,7 +49,7 @@ def test_the_page_over_all_runs_names_hosts_and_slower_runs(settings: Settings) 
     assert 'href="fleet.html"' in render_index(settings).read_text(encoding="utf-8")
 
 
-def test_without_the_page_over_all_runs_the_list_does_not_link_to_it(settings: Settings) -> None:
+def test_without_the_page_the_list_does_not_link_to_it(settings: Settings) -> None:
     assert "fleet.html" not in render_index(settings).read_text(encoding="utf-8")
 
 
