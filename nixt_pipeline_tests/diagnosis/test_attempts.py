@@ -106,9 +106,9 @@ def test_an_analysis_a_comparison_and_a_section_that_fail_are_told_and_the_page_
     assert diagnosis is not None
     assert [finding.kind for finding in diagnosis.findings] == ["late-arrival", "not-assessed", "not-assessed"]
 
-    sections = import_module("nixt_pipeline.reporting.sections")
+    sizes = import_module("nixt_pipeline.reporting.sections.sizes")
     report = import_module("nixt_pipeline.reporting.report")
-    monkeypatch.setattr(sections.drawing, "draw_heat_map", fails)
+    monkeypatch.setattr(sizes, "draw_heat_map", fails)
     monkeypatch.setattr(report, "tiles", fails)
     monkeypatch.setattr(report, "facts_section", fails)
     html = report_html(load_content(RUN, stored))
