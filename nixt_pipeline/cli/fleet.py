@@ -129,10 +129,10 @@ def compare(
 ) -> None:
     """Test whether B is slower than A, and by how much.
 
-    A and B select runs: an id, a pattern ("nightly-*"), tag:T, model:M, since:DATE, before:DATE, or several of these
-    separated by commas. Four or more runs per side can separate a change of 5 % from noise; one run per side can only
-    raise a suspicion. Without A, B is compared with the baseline of its workload, or with an earlier run of the same
-    workload. --format html writes a page and prints its path.
+    A and B select runs: an id, a pattern ("nightly-*"), tag:T, model:M, host:H, since:DATE, before:DATE, or several
+    of these separated by commas. Four or more runs per side can separate a change of 5 % from noise; one run per
+    side can only raise a suspicion. Without A, B is compared with the baseline of its workload, or with an earlier
+    run of the same workload. --format html writes a page and prints its path.
 
     "slower-other-hosts" is a separate verdict: it says how much of the slowdown the findings of B explain, and how to
     settle the rest.
