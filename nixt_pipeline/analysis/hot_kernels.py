@@ -51,7 +51,7 @@ kernels AS (
 def same_kernel(a: str, b: str) -> str:
     """The SQL condition that a row of `a` and one of `b` have one function, communicator shape and message size."""
     names = ("coll", "n_ranks", "nnodes", "coll_msg_size_bytes")
-    return " AND ".join(f"{a}.{name} IS NOT DISTINCT FROM {b}.{name}" for name in names)
+    return "\n        AND ".join(f"{a}.{name} IS NOT DISTINCT FROM {b}.{name}" for name in names)
 
 
 SQL = f"""
