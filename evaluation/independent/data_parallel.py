@@ -21,11 +21,6 @@ class Ddp:
     backward_us: float
     loss_every: int
 
-    @staticmethod
-    def over(make: Communicators, ranks: list[int], **work: object) -> "Ddp":
-        """The job on these ranks."""
-        return Ddp(make.make("world", ranks), **work)  # type: ignore[arg-type]
-
     def train(self, program: Program, pace: Pace) -> None:
         """One step."""
         program.compute(pace.us(self.forward_us))

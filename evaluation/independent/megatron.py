@@ -31,19 +31,14 @@ def one_forward_one_backward(stage: int, stages: int, batches: int, chunks: int)
 
 
 @dataclass(frozen=True)
-class Megatron:
-    """Each rank computes `layer_us` for each of its layers, between two collectives of its tensor group.
+class Passes:
+    """What a rank does in a step: `batches` forward and backward through its `chunks` of `layers` layers each.
 
-    `heavy_last`: by how much longer the last stage computes (loss and vocabulary); the first and the last stage reduce
-    the embedding's gradients. `sequence`: gather and scatter instead of two AllReduces. Gradients are scattered and
-    parameters gathered in `buckets` over the data-parallel group.
+    It computes `layer_us` in a layer, between two collectives of its tensor group: gather and scatter with `sequence`
+    parallelism, else AllReduces. `heavy_last`: by how much longer the last stage computes (loss and vocabulary).
+    Gradients are scattered and parameters gathered in `buckets`.
     """
 
-    tensor: dict[int, Communicator]
-    pipeline: dict[int, Communicator]
-    data: dict[int, Communicator]
-    embedding: dict[int, Communicator]
-    world: Communicator
     batches: int
     chunks: int
     layers: int
@@ -52,12 +47,24 @@ class Megatron:
     sequence: bool
     tensor_bytes: int
     activation_bytes: int
-    bucket_bytes: int
     buckets: int
+    bucket_bytes: int
     embedding_bytes: int
 
+
+@dataclass(frozen=True)
+class Megatron:
+    """Each rank with its groups; those that it has not are missing. The first and the last stage share an embedding."""
+
+    tensor: dict[int, Communicator]
+    pipeline: dict[int, Communicator]
+    data: dict[int, Communicator]
+    embedding: dict[int, Communicator]
+    world: Communicator
+    work: Passes
+
     @staticmethod
-    def over(make: Communicators, tp: int, pp: int, dp: int, **work: int | float | bool) -> "Megatron":
+    def over(make: Communicators, tp: int, pp: int, dp: int, work: Passes) -> "Megatron":
         """The job on tp * dp * pp ranks, in this order from the fastest to the slowest index."""
 
         def rank(t: int, d: int, p: int) -> int:
@@ -86,7 +93,7 @@ class Megatron:
             data=groups["data"],
             embedding=groups["embedding"],
             world=world,
-            **work,  # type: ignore[arg-type]
+            work=work,
         )
 
     def train(self, program: Program, pace: Pace) -> None:
@@ -95,11 +102,11 @@ class Megatron:
         computed = program.tail()
         reduced: list[Task] = []
         if program.rank in self.embedding:
-            part = Part(self.embedding[program.rank], "AllReduce", self.embedding_bytes)
+            part = Part(self.embedding[program.rank], "AllReduce", self.work.embedding_bytes)
             reduced.append(program.communicate([part], computed))
         reduced += self._bucketed(program, "ReduceScatter", computed)
         norm = program.communicate([Part(self.world, "AllReduce", 8)], [*computed, *reduced])
-        updated = program.compute(pace.us(0.5 * self.layer_us), [norm])
+        updated = program.compute(pace.us(0.5 * self.work.layer_us), [norm])
         program.host_waits(updated, *self._bucketed(program, "AllGather", (updated,)))
 
     def evaluate(self, program: Program, pace: Pace) -> None:
@@ -110,37 +117,37 @@ class Megatron:
     def _bucketed(self, program: Program, function: str, after: tuple[Task, ...]) -> list[Task]:
         if program.rank not in self.data:
             return []
-        part = Part(self.data[program.rank], function, self.bucket_bytes)
-        return [program.communicate([part], after) for _ in range(self.buckets)]
+        part = Part(self.data[program.rank], function, self.work.bucket_bytes)
+        return [program.communicate([part], after) for _ in range(self.work.buckets)]
 
     def _passes(self, program: Program, pace: Pace, training: bool) -> None:
         pipe = self.pipeline.get(program.rank)
         if pipe is None:
-            for turn in one_forward_one_backward(0, 1, self.batches, 1):
+            for turn in one_forward_one_backward(0, 1, self.work.batches, 1):
                 if turn.forward or training:
                     self._compute(program, pace, turn, last=True)
             return
         stage = pipe.local_rank[program.rank]
-        order = one_forward_one_backward(stage, len(pipe.ranks), self.batches, self.chunks)
+        order = one_forward_one_backward(stage, len(pipe.ranks), self.work.batches, self.work.chunks)
         order = order if training else [turn for turn in order if turn.forward]
-        courier = _Courier(program, pipe, self.chunks, self.activation_bytes, batched=self.chunks == 1)
+        courier = _Courier(program, pipe, self.work.chunks, self.work.activation_bytes, batched=self.work.chunks == 1)
         courier.expect(order[0])
         for turn, following in zip(order, [*order[1:], None], strict=True):
-            last = stage == len(pipe.ranks) - 1 and turn.chunk == self.chunks - 1
+            last = stage == len(pipe.ranks) - 1 and turn.chunk == self.work.chunks - 1
             self._compute(program, pace, turn, last)
             courier.deliver(turn, following)
 
     def _compute(self, program: Program, pace: Pace, turn: Turn, last: bool) -> None:
-        heavy = 1 + self.heavy_last if last else 1.0
-        work_us = self.layer_us * heavy * (1 if turn.forward else 2)
-        for _ in range(self.layers):
+        heavy = 1 + self.work.heavy_last if last else 1.0
+        work_us = self.work.layer_us * heavy * (1 if turn.forward else 2)
+        for _ in range(self.work.layers):
             group = self.tensor.get(program.rank)
             if group is None:
                 program.compute(pace.us(work_us))
                 continue
-            names = ("AllGather", "ReduceScatter") if self.sequence else ("AllReduce", "AllReduce")
+            names = ("AllGather", "ReduceScatter") if self.work.sequence else ("AllReduce", "AllReduce")
             for name in names:
-                size_bytes = self.tensor_bytes // (len(group.ranks) if self.sequence else 1)
+                size_bytes = self.work.tensor_bytes // (len(group.ranks) if self.work.sequence else 1)
                 reduced = program.communicate([Part(group, name, size_bytes)], program.tail())
                 program.compute(pace.us(work_us / 2), [reduced])
 

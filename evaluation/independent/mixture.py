@@ -39,19 +39,13 @@ class Routing:
 
 
 @dataclass(frozen=True)
-class Mixture:
-    """Expert parallelism within groups, data parallelism between them.
+class Exchange:
+    """A rank attends for `attend_us` in a layer, sends `token_bytes` to each expert of its group on average, computes
+    `expert_us` and sends them back; backward takes twice as long.
 
-    A layer attends for `attend_us`, sends `token_bytes` to each expert of its group on average, computes `expert_us`
-    and sends them back; backward takes twice as long. `grouped`: the exchange is a group of Sends and Recvs; else it
-    is one All2All. Experts' gradients are reduced between the groups, the others' over all ranks.
+    `grouped`: an exchange is a group of Sends and Recvs; else it is one All2All.
     """
 
-    groups: dict[int, Communicator]
-    between: dict[int, Communicator]
-    world: Communicator
-    routing: Routing
-    layers: int
     token_bytes: int
     attend_us: float
     expert_us: float
@@ -59,51 +53,64 @@ class Mixture:
     dense_gradient_bytes: int
     grouped: bool
 
+
+@dataclass(frozen=True)
+class Mixture:
+    """Expert parallelism within groups, data parallelism between them.
+
+    Experts' gradients are reduced between the groups, the others' over all ranks.
+    """
+
+    groups: dict[int, Communicator]
+    between: dict[int, Communicator]
+    world: Communicator
+    routing: Routing
+    work: Exchange
+
     @staticmethod
-    def over(make: Communicators, groups: list[list[int]], routing: Routing, **work: int | float | bool) -> "Mixture":
+    def over(make: Communicators, groups: list[list[int]], routing: Routing, work: Exchange) -> "Mixture":
         """The job on groups of ranks with one expert each."""
         exchange = {rank: made for group in groups for made in [make.make("expert", group)] for rank in group}
         between: dict[int, Communicator] = {}
         for members in zip(*groups, strict=True):
             between.update(dict.fromkeys(members, make.make("expert data", list(members))))
-        world = make.make("world", sorted(exchange))
-        return Mixture(exchange, between, world, routing, routing.layers, **work)  # type: ignore[arg-type]
+        return Mixture(exchange, between, make.make("world", sorted(exchange)), routing, work)
 
     def train(self, program: Program, pace: Pace) -> None:
         """One step."""
         loads = self.routing.loads(program.step)
-        for layer in range(self.layers):
+        for layer in range(self.routing.layers):
             self._layer(program, pace, loads[layer], 1.0)
-        for layer in reversed(range(self.layers)):
+        for layer in reversed(range(self.routing.layers)):
             self._layer(program, pace, loads[layer], 2.0)
         reduced = [
             program.communicate(
-                [Part(self.between[program.rank], "AllReduce", self.expert_gradient_bytes)], program.tail()
+                [Part(self.between[program.rank], "AllReduce", self.work.expert_gradient_bytes)], program.tail()
             ),
-            program.communicate([Part(self.world, "AllReduce", self.dense_gradient_bytes)], program.tail()),
+            program.communicate([Part(self.world, "AllReduce", self.work.dense_gradient_bytes)], program.tail()),
         ]
-        program.host_waits(program.compute(pace.us(0.3 * self.attend_us), reduced))
+        program.host_waits(program.compute(pace.us(0.3 * self.work.attend_us), reduced))
 
     def evaluate(self, program: Program, pace: Pace) -> None:
         """One batch forward."""
         loads = self.routing.loads(program.step)
-        for layer in range(self.layers):
+        for layer in range(self.routing.layers):
             self._layer(program, pace, loads[layer], 1.0)
         program.host_waits(*program.tail())
 
     def _layer(self, program: Program, pace: Pace, loads: np.ndarray, times: float) -> None:
         expert = self.groups[program.rank].local_rank[program.rank]
-        attended = program.compute(pace.us(times * self.attend_us))
+        attended = program.compute(pace.us(times * self.work.attend_us))
         sent = self._exchange(program, attended, loads, to_experts=True)
-        computed = program.compute(pace.us(times * self.expert_us * float(loads[expert])), [sent])
+        computed = program.compute(pace.us(times * self.work.expert_us * float(loads[expert])), [sent])
         returned = self._exchange(program, computed, loads, to_experts=False)
         program.compute(pace.us(1.0), [returned])
 
     def _exchange(self, program: Program, after: Task, loads: np.ndarray, to_experts: bool) -> Task:
         group = self.groups[program.rank]
-        sizes = [int(self.token_bytes * load) // 1024 * 1024 for load in loads]
-        if not self.grouped:
-            return program.communicate([Part(group, "All2All", self.token_bytes * len(sizes))], [after])
+        sizes = [int(self.work.token_bytes * load) // 1024 * 1024 for load in loads]
+        if not self.work.grouped:
+            return program.communicate([Part(group, "All2All", self.work.token_bytes * len(sizes))], [after])
         own = sizes[group.local_rank[program.rank]]
         parts = []
         for peer, size in zip(group.ranks, sizes, strict=True):

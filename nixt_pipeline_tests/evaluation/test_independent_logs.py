@@ -29,9 +29,7 @@ def ddp_job(*faults: Fault, plugin: Plugin | None = None, steps: int = 12) -> Jo
     """Four GPUs that compute for 30 ms and reduce two buckets of 8 MB in each step."""
     launch = Launch(
         cluster=CLUSTER,
-        workload=lambda make: Ddp.over(
-            make, make.ranks, bucket_bytes=(1 << 23, 1 << 23), forward_us=10e3, backward_us=20e3, loss_every=1
-        ),
+        workload=lambda make: Ddp(make.make("world", make.ranks), (1 << 23, 1 << 23), 10e3, 20e3, loss_every=1),
         steps=steps,
         seed=11,
         nvlink_gbs=200.0,
