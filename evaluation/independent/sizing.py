@@ -54,7 +54,9 @@ def size_workload(name: str, means: Means, draws: np.random.Generator) -> Sized:
 
 def _ddp(means: Means, draws: np.random.Generator, one_bucket: bool) -> Sized:
     buckets = 1 if one_bucket else int(draws.integers(5, 11))
-    bucket_bytes = (_size(means.communicating_us * means.bus_gbs / 2 / buckets),) * buckets
+    # The first one is cut short so that reducing begins early, the last one has what is left.
+    parts = [1.0] if one_bucket else [0.4, *[1.0] * (buckets - 2), 0.7]
+    bucket_bytes = tuple(_size(means.communicating_us * means.bus_gbs / 2 * part / sum(parts)) for part in parts)
     loss_every = 0 if one_bucket else int(draws.choice([1, 5]))
     forward_us, backward_us = means.computing_us / 3, means.computing_us * 2 / 3
     return lambda make: Ddp(make.make("world", make.ranks), bucket_bytes, forward_us, backward_us, loss_every), (
