@@ -23,5 +23,5 @@ failed=()
 for check in "${failed[@]}"; do
     echo "FAILED: $check (see above)" >&2
 done
-"$bin/python" -m pytest -n 2 --dist loadfile "$@" || exit
+"$bin/python" -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@" || exit
 [[ ${#failed[@]} -eq 0 ]]

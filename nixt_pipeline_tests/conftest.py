@@ -17,6 +17,12 @@ hypothesis_settings.register_profile("untimed", deadline=None, suppress_health_c
 hypothesis_settings.load_profile("untimed")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first: a worker that begins one at the end would keep the other waiting."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(autouse=True)
 def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads the developer's settings or writes outside its own folder."""

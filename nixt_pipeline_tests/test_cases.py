@@ -127,5 +127,6 @@ def test_unused_channels_of_verbose_records_are_left_out(tmp_path: Path) -> None
     rows = ask(
         "verbose", "SELECT DISTINCT len(channel_id), len(kernel_start_ts) FROM channels WHERE kind = 'collective'"
     )
+    assert rows
     assert all(channels == times <= 64 for channels, times in rows)
     assert ask("verbose", "SELECT count(*) FROM channels WHERE list_min(kernel_start_ts) <= 0") == [(0,)]

@@ -63,6 +63,7 @@ def test_a_tutorial_is_renewed_where_it_is_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", tutorials.PAGES, ids=lambda page: page.stem)
 def test_the_tutorials_show_what_their_commands_print(page: Path, tmp_path: Path) -> None:
     ran = [*tutorials.run(page.read_text(encoding="utf-8"), tmp_path)]
+    assert ran
     wrong = [(example.command, output) for example, output in ran if not example.agrees(output)]
     assert wrong == [], "run: python -m nixt_pipeline_tests.tutorials"
 

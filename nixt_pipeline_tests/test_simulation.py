@@ -112,7 +112,7 @@ def test_all_ranks_share_the_sequence_numbers_which_count_from_zero_per_communic
     assert len(seen) == 4
     assert all(numbers == list(range(8)) for numbers in seen.values())
     # Every rank tells the same size of the same collective.
-    assert all(len({record.size for record in records}) == 1 for records in records_of(job, "ReduceScatter", "DP"))
+    assert {len({record.size for record in records}) for records in records_of(job, "ReduceScatter", "DP")} == {1}
 
 
 def test_bandwidths_are_the_formulas_of_size_ranks_and_time(tmp_path: Path) -> None:

@@ -79,12 +79,14 @@ def test_verbose_records_take_the_fast_path(name: str, settings: Settings) -> No
 def test_both_paths_agree_on_whole_jobs(corpus: Path, settings: Settings, tmp_path: Path) -> None:
     import tarfile
 
-    for archive in sorted((corpus / "corpus").glob("*.tar.xz")):
+    archives = sorted((corpus / "corpus").glob("*.tar.xz"))
+    assert archives
+    for archive in archives:
         with tarfile.open(archive) as tar:
             member = next(m for m in tar.getmembers() if m.isfile())
             tar.extract(member, tmp_path, filter="data")
         rows = compare(tmp_path / member.name, settings)
-        assert rows.fast == len(rows.events)
+        assert rows.fast == len(rows.events) > 0
 
 
 NUMBERS = st.one_of(

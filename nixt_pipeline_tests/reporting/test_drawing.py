@@ -91,6 +91,7 @@ def test_a_drawing_needs_no_style_and_no_image(name: str) -> None:
     root = ET.fromstring(f"<div>{DRAWINGS[name]()}</div>")
     assert not [element for element in root.iter() if "style" in element.attrib]
     assert not [element for element in root.iter() if element.tag in (f"{SVG}style", f"{SVG}image")]
+    assert len(root) > 0
     for panel in root:
         assert float(panel.attrib["width"]) == 432  # 4.5 inches of 96 pixels
         assert panel.attrib["stroke-linejoin"] == "round"
