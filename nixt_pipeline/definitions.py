@@ -11,75 +11,59 @@ What an asset computes is a plain function of `nixt_pipeline.store`, `.analysis`
 without Dagster (see `nixt_pipeline.api`).
 """
 
+import logging
+from collections.abc import Sequence
+from types import ModuleType
+
 import dagster as dg
 
-from nixt_pipeline.defs.analyses import all_analysis_checks, analysis_assets
-from nixt_pipeline.defs.automation import fleet_automation
-from nixt_pipeline.defs.baselines import baselines, baselines_checks
-from nixt_pipeline.defs.collective_cells import collective_cells, collective_cells_checks
-from nixt_pipeline.defs.comparison import run_comparison, run_comparison_checks
-from nixt_pipeline.defs.event_store import event_store, event_store_checks
-from nixt_pipeline.defs.findings import findings, findings_checks
-from nixt_pipeline.defs.fleet import fleet_report, fleet_report_checks, run_catalog, run_catalog_checks
-from nixt_pipeline.defs.host_health import host_health, host_health_checks
-from nixt_pipeline.defs.jobs import analyse_run, ingest_run
-from nixt_pipeline.defs.raw_log_inventory import raw_log_inventory, raw_log_inventory_checks
-from nixt_pipeline.defs.resources import NixtSettings
-from nixt_pipeline.defs.retention import retention, retention_checks, retention_job, retention_schedule
-from nixt_pipeline.defs.run_report import run_report, run_report_checks
-from nixt_pipeline.defs.scaling import benchmark_variation, benchmark_variation_checks, scaling, scaling_checks
-from nixt_pipeline.defs.sensors import finished_runs_sensor
-from nixt_pipeline.defs.typed_events import typed_events, typed_events_checks
-from nixt_pipeline.defs.validated_records import validated_records, validated_records_checks
+from nixt_pipeline.defs import (
+    analyses,
+    automation,
+    baselines,
+    collective_cells,
+    comparison,
+    event_store,
+    findings,
+    fleet,
+    host_health,
+    jobs,
+    raw_log_inventory,
+    retention,
+    run_report,
+    scaling,
+    sensors,
+    typed_events,
+    validated_records,
+)
+from nixt_pipeline.defs.resources import NixtSettings, resources
+from nixt_pipeline.settings import SettingsError, doubts, load_settings
+
+_LOG = logging.getLogger(__name__)
+
+# In the order of the graph.
+MODULES: Sequence[ModuleType] = (
+    raw_log_inventory, validated_records, typed_events, event_store, collective_cells, analyses, findings, run_report,
+    fleet, baselines, comparison, host_health, scaling, retention, jobs, sensors, automation,
+)  # fmt: skip
 
 
-def build_definitions(nixt: NixtSettings | None = None) -> dg.Definitions:
+def build_definitions(settings: NixtSettings | None = None) -> dg.Definitions:
     """Put everything together; tests pass settings of their own."""
-    nixt = nixt or NixtSettings()
-    return dg.Definitions(
-        assets=[
-            raw_log_inventory,
-            validated_records,
-            typed_events,
-            event_store,
-            collective_cells,
-            *analysis_assets,
-            findings,
-            run_report,
-            run_catalog,
-            baselines,
-            run_comparison,
-            host_health,
-            scaling,
-            benchmark_variation,
-            fleet_report,
-            retention,
-        ],
-        asset_checks=[
-            raw_log_inventory_checks,
-            validated_records_checks,
-            typed_events_checks,
-            event_store_checks,
-            collective_cells_checks,
-            *all_analysis_checks,
-            findings_checks,
-            run_report_checks,
-            run_catalog_checks,
-            baselines_checks,
-            run_comparison_checks,
-            host_health_checks,
-            scaling_checks,
-            benchmark_variation_checks,
-            fleet_report_checks,
-            retention_checks,
-        ],
-        jobs=[ingest_run, analyse_run, retention_job],
-        schedules=[retention_schedule],
-        sensors=[finished_runs_sensor(ingest_run.name, nixt.load().sensor_interval_s), fleet_automation],
-        resources={"nixt": nixt},
-        # Also for what is materialised by hand in the UI, see `defs.jobs`.
-        executor=dg.in_process_executor,
-    )
+    # The executor is also for what is materialised by hand in the UI, see `defs.jobs`.
+    shared = dg.Definitions(resources=resources(settings), executor=dg.in_process_executor)
+    return dg.Definitions.merge(*(module.defs for module in MODULES), shared)
 
 
+def log_doubts() -> None:
+    """Log what is wrong with the settings. The code location loads all the same, so that it can be read in the UI."""
+    try:
+        load_settings()
+        for doubt in doubts():
+            _LOG.warning(doubt)
+    except SettingsError as error:
+        _LOG.error("%s. Every run and every look of the sensor fails until then.", error)
+
+
+log_doubts()
 defs = build_definitions()

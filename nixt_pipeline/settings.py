@@ -189,7 +189,7 @@ def load_settings(**overrides: object) -> Settings:
     try:
         return Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
-        raise SettingsError(_in_words(error.errors()[0])) from error
+        raise SettingsError(_in_words(error.errors()[0])) from None
     except ValueError as error:  # `nixt.toml` is not readable, or a list in the environment is not JSON
         reason = f"{error}: {error.__cause__}; lists are written as JSON" if "EnvSettings" in str(error) else str(error)
         raise SettingsError(reason) from error

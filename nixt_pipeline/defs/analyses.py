@@ -13,8 +13,7 @@ from nixt_pipeline.analysis import ANALYSES as ALL_ANALYSES
 from nixt_pipeline.analysis.base import Analysis, Counted, materialise
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
-from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers, picture
-from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.defs.metadata import arrow_preview, picture
 from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.results import judge_result, result_rules
 from nixt_pipeline.quality.verdicts import Verdict
@@ -35,8 +34,8 @@ def analysis_asset(analysis: Analysis) -> dg.AssetsDefinition:
         columns=analysis.columns,
         deps=reads(analysis.name),
     )
-    def asset(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
-        settings, run = nixt.load(), context.partition_key
+    def asset(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings]) -> Result:
+        run = context.partition_key
         return result_of(analysis, materialise(analysis, run, settings), run, settings)
 
     return asset
@@ -47,16 +46,15 @@ def result_of(analysis: Analysis, table: pa.Table, run: str, settings: Settings)
     # Lists are too long for a preview.
     shown = [field.name for field in table.schema if field.name != "run" and not pa.types.is_list(field.type)]
     draw = pictures().get(analysis.name)
-    path = layout.results_path(settings, analysis.name, run)
     return result(
+        layout.results_path(settings, analysis.name, run),
         table.num_rows,
         {
-            "dagster/uri": path.resolve().as_uri(),
             **({"figure": picture(draw(table), analysis.title)} if draw and table.num_rows else {}),
             "first rows": arrow_preview(table, shown),
             "query": dg.MetadataValue.md(f"```sql\n{analysis.sql.strip()}\n```"),
-            **flat_numbers(analysis.highlights(table.to_pylist())),
         },
+        analysis.highlights(table.to_pylist()),
     )
 
 
@@ -75,5 +73,7 @@ def analysis_checks(analysis: Analysis) -> dg.AssetChecksDefinition:
     return run_checks(analysis.name, result_rules(analysis), judge)
 
 
-analysis_assets = [analysis_asset(analysis) for analysis in ALL_ANALYSES]
-all_analysis_checks = [analysis_checks(analysis) for analysis in ALL_ANALYSES]
+defs = dg.Definitions(
+    assets=[analysis_asset(analysis) for analysis in ALL_ANALYSES],
+    asset_checks=[analysis_checks(analysis) for analysis in ALL_ANALYSES],
+)

@@ -4,9 +4,11 @@ import dagster as dg
 
 from nixt_pipeline.defs.common import FLEET
 
-fleet_automation = dg.AutomationConditionSensorDefinition(
+_fleet_automation = dg.AutomationConditionSensorDefinition(
     "fleet_automation",
     target=dg.AssetSelection.groups(FLEET),
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Makes the cross-run assets again whenever the results of any run are new, even if other runs failed.",
 )
+
+defs = dg.Definitions(sensors=[_fleet_automation])

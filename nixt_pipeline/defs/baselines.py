@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import dagster as dg
 
 from nixt_pipeline.defs.checks import fleet_checks
-from nixt_pipeline.defs.common import Result
+from nixt_pipeline.defs.common import Result, fleet_result
 from nixt_pipeline.defs.fleet import all_runs, fleet_asset
-from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
-from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.defs.metadata import arrow_preview
 from nixt_pipeline.fleet import baselines as fitness
 from nixt_pipeline.fleet.baselines import BASELINE_COLUMNS, baselines_path, read_baselines, update_baselines
 from nixt_pipeline.fleet.catalog import current_run_catalog
@@ -25,27 +24,20 @@ _PREVIEW = ("run", "workload", "fit", "reason", "decision", "level", "establishe
     columns=BASELINE_COLUMNS,
     deps=[dg.AssetDep("run_catalog"), all_runs("run_kernels")],
 )
-def baselines(nixt: NixtSettings) -> Result:
+def baselines(settings: dg.ResourceParam[Settings]) -> Result:
     """**Which runs are fit to be compared with**, for each workload, and why others are not.
 
     Runs with the same workload have as many GPUs and the same kernels. A baseline is complete, has no urgent finding
     and is like the others; a person can pin or reject a run with `nixt baselines`.
     """
-    settings = nixt.load()
     table = update_baselines(settings, current_run_catalog(settings).table.to_pylist())
     numbers = {"fit": sum(table["fit"].to_pylist()), "workloads": len(set(table["workload"].to_pylist()))}
-    return dg.MaterializeResult(
-        metadata={
-            "dagster/row_count": table.num_rows,
-            "dagster/uri": baselines_path(settings).resolve().as_uri(),
-            "newest runs": arrow_preview(table.sort_by([("first_dump_us", "descending")]), _PREVIEW),
-            **flat_numbers(numbers),
-        }
-    )
+    newest = arrow_preview(table.sort_by([("first_dump_us", "descending")]), _PREVIEW)
+    return fleet_result(baselines_path(settings), table.num_rows, {"newest runs": newest}, numbers)
 
 
 def _judge(settings: Settings) -> Iterator[Verdict]:
     yield from judge_baselines(read_baselines(settings))
 
 
-baselines_checks = fleet_checks("baselines", BASELINE_RULES, _judge)
+defs = dg.Definitions(assets=[baselines], asset_checks=[fleet_checks("baselines", BASELINE_RULES, _judge)])

@@ -10,7 +10,6 @@ import dagster as dg
 
 from nixt_pipeline.defs.metadata import flat_numbers, table_preview
 from nixt_pipeline.defs.partitions import runs
-from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.quality.verdicts import Rule, Verdict
 from nixt_pipeline.settings import Settings
 
@@ -26,8 +25,10 @@ def run_checks(asset: str, rules: Sequence[Rule], judge: RunJudge) -> dg.AssetCh
     """The checks of one asset, with a partition per run. One step after the asset applies all of its rules."""
 
     @dg.multi_asset_check(name=f"{asset}_checks", specs=_specs(asset, rules, runs))
-    def checks(context: dg.AssetCheckExecutionContext, nixt: NixtSettings) -> Iterator[dg.AssetCheckResult]:
-        yield from check_results(asset, rules, judge(context.partition_key, nixt.load()))
+    def checks(
+        context: dg.AssetCheckExecutionContext, settings: dg.ResourceParam[Settings]
+    ) -> Iterator[dg.AssetCheckResult]:
+        yield from check_results(asset, rules, judge(context.partition_key, settings))
 
     return checks
 
@@ -36,8 +37,8 @@ def fleet_checks(asset: str, rules: Sequence[Rule], judge: FleetJudge) -> dg.Ass
     """The checks of an asset that covers all runs."""
 
     @dg.multi_asset_check(name=f"{asset}_checks", specs=_specs(asset, rules, None))
-    def checks(nixt: NixtSettings) -> Iterator[dg.AssetCheckResult]:
-        yield from check_results(asset, rules, judge(nixt.load()))
+    def checks(settings: dg.ResourceParam[Settings]) -> Iterator[dg.AssetCheckResult]:
+        yield from check_results(asset, rules, judge(settings))
 
     return checks
 

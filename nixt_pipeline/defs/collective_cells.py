@@ -8,8 +8,8 @@ import dagster as dg
 from nixt_pipeline.analysis import cells
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
-from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
-from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.defs.metadata import arrow_preview
+from nixt_pipeline.defs.resources import StoreDuckDB
 from nixt_pipeline.inspector.taxonomy import CELL_COLUMNS
 from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.cells import CELL_RULES, cell_profile, judge_cells
@@ -31,27 +31,22 @@ _PREVIEW = (
     columns=CELL_COLUMNS,
     deps=reads("collective_cells"),
 )
-def collective_cells(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
+def collective_cells(
+    context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings], duckdb: StoreDuckDB
+) -> Result:
     """**One row per collective**, put together from what each rank logged about it.
 
     A collective starts for good when its last rank arrives, so the *shortest* time among the ranks is the closest to
     the transfer itself, and the rank that has it was the last to arrive. `wait_us` is the time that all others spent
     waiting for it.
     """
-    settings, run = nixt.load(), context.partition_key
+    run = context.partition_key
     rows = cells.build_cells(run, settings)
     path = layout.table_files(read_manifest(settings, run).directory(settings), "cells")[0]
-    with closing(catalog.open_run(settings, run)) as con:
+    with duckdb.get_connection(run) as con:
         longest = con.sql("SELECT * FROM cells ORDER BY wait_us DESC NULLS LAST LIMIT 12").to_arrow_table()
         numbers = cell_profile(con).to_pylist()[0]
-    return result(
-        rows,
-        {
-            "dagster/uri": path.resolve().as_uri(),
-            "longest waits": arrow_preview(longest, _PREVIEW),
-            **flat_numbers(numbers),
-        },
-    )
+    return result(path, rows, {"longest waits": arrow_preview(longest, _PREVIEW)}, numbers)
 
 
 def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
@@ -59,4 +54,4 @@ def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
         yield from judge_cells(cell_profile(con), settings.thresholds)
 
 
-collective_cells_checks = run_checks("collective_cells", CELL_RULES, _judge)
+defs = dg.Definitions(assets=[collective_cells], asset_checks=[run_checks("collective_cells", CELL_RULES, _judge)])

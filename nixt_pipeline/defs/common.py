@@ -1,11 +1,12 @@
 """What all assets share: owner, groups, and the decorator for assets that exist once per run."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from nixt_pipeline.defs.metadata import column_schema
+from nixt_pipeline.defs.metadata import column_schema, flat_numbers
 from nixt_pipeline.defs.partitions import runs
 from nixt_pipeline.inspector.taxonomy import Column
 
@@ -47,7 +48,33 @@ def run_asset(
     )
 
 
-def result(row_count: int | None, metadata: Mapping[str, Any]) -> Result:
-    """The outcome of materialising one run's partition: the rows written, and `metadata`."""
-    rows = {} if row_count is None else {"dagster/partition_row_count": row_count}
-    return dg.MaterializeResult(metadata={**rows, **metadata})
+def result(
+    path: Path,
+    rows: int | None,
+    shown: Mapping[str, Any],
+    numbers: Mapping[str, object] | None = None,
+    data_version: dg.DataVersion | None = None,
+) -> Result:
+    """What the UI records of one run's partition: the place, the rows written, what is `shown` of them, and `numbers`,
+    which it plots over runs and time."""
+    return _result("dagster/partition_row_count", path, rows, shown, numbers, data_version)
+
+
+def fleet_result(
+    path: Path, rows: int | None, shown: Mapping[str, Any], numbers: Mapping[str, object] | None = None
+) -> Result:
+    """The same of an asset that covers all runs."""
+    return _result("dagster/row_count", path, rows, shown, numbers)
+
+
+def _result(
+    counted: str,
+    path: Path,
+    rows: int | None,
+    shown: Mapping[str, Any],
+    numbers: Mapping[str, object] | None,
+    data_version: dg.DataVersion | None = None,
+) -> Result:
+    metadata: dict[str, Any] = {} if rows is None else {counted: rows}
+    metadata |= {"dagster/uri": path.resolve().as_uri(), **shown, **flat_numbers(numbers or {})}
+    return dg.MaterializeResult(metadata=metadata, data_version=data_version)

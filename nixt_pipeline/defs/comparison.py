@@ -6,10 +6,9 @@ from typing import get_args
 import dagster as dg
 
 from nixt_pipeline.defs.checks import fleet_checks
-from nixt_pipeline.defs.common import Result
+from nixt_pipeline.defs.common import Result, fleet_result
 from nixt_pipeline.defs.fleet import fleet_asset
-from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
-from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.defs.metadata import arrow_preview
 from nixt_pipeline.fleet import against
 from nixt_pipeline.fleet.against import AGAINST_COLUMNS, against_path, update_comparisons
 from nixt_pipeline.fleet.catalog import current_run_catalog
@@ -41,32 +40,26 @@ _VERDICTS = get_args(Change)
     columns=AGAINST_COLUMNS,
     deps=[dg.AssetDep("baselines")],
 )
-def run_comparison(nixt: NixtSettings) -> Result:
+def run_comparison(settings: dg.ResourceParam[Settings]) -> Result:
     """**Each run against the baseline of its workload**, or against an earlier run of the same work; never against one
     with an urgent finding.
 
     Kernels are matched by structure; transfer and waiting are compared apart; the unit is the run, never the operation.
     Only runs that are new, or whose reference changed, are compared again. `nixt compare` compares any others.
     """
-    settings = nixt.load()
     table, made = update_comparisons(settings, current_run_catalog(settings).table.to_pylist())
     newest_made = sorted(made, key=lambda comparison: comparison.b.runs[0].facts["first_dump_us"] or 0)[-MAX_PAGES:]
     for comparison in newest_made:
         render_run_comparison(comparison, settings)
     newest = table.sort_by([("first_dump_us", "descending")])
     verdicts = table["verdict"].to_pylist()
-    return dg.MaterializeResult(
-        metadata={
-            "dagster/row_count": table.num_rows,
-            "dagster/uri": against_path(settings).resolve().as_uri(),
-            "newest runs": arrow_preview(newest, _PREVIEW),
-            **flat_numbers({"compared": len(made), **{name: verdicts.count(name) for name in _VERDICTS}}),
-        }
-    )
+    numbers = {"compared": len(made), **{name: verdicts.count(name) for name in _VERDICTS}}
+    shown = {"newest runs": arrow_preview(newest, _PREVIEW)}
+    return fleet_result(against_path(settings), table.num_rows, shown, numbers)
 
 
 def _judge(settings: Settings) -> Iterator[Verdict]:
     yield from judge_comparisons(read_table(against_path(settings)))
 
 
-run_comparison_checks = fleet_checks("run_comparison", COMPARISON_RULES, _judge)
+defs = dg.Definitions(assets=[run_comparison], asset_checks=[fleet_checks("run_comparison", COMPARISON_RULES, _judge)])

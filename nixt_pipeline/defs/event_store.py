@@ -8,8 +8,8 @@ import dagster as dg
 from nixt_pipeline.analysis.profile import run_profile
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import INGEST, Result, result, run_asset
-from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers, table_preview
-from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.defs.metadata import arrow_preview, table_preview
+from nixt_pipeline.defs.resources import StoreDuckDB
 from nixt_pipeline.inspector.taxonomy import EVENT_COLUMNS, EVENT_DERIVED_COLUMNS
 from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.events import EVENT_RULES, judge_columns, judge_rows, judge_values
@@ -34,15 +34,15 @@ _PREVIEW = (
     columns=(*EVENT_DERIVED_COLUMNS, *EVENT_COLUMNS),
     deps=reads("event_store"),
 )
-def event_store(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
+def event_store(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings], duckdb: StoreDuckDB) -> Result:
     """**The run's records in the store**: Parquet with one row per record, which everything after reads.
 
     Publishing is one rename: readers see the previous state of the run or this one, never half of it. Query it with
     `nixt sql "SELECT ... FROM events"`, with DuckDB over `catalog.duckdb`, or with anything that reads Parquet.
     """
-    settings, run = nixt.load(), context.partition_key
+    run = context.partition_key
     manifest = publish_run(run, settings)
-    with closing(catalog.open_run(settings, run)) as con:
+    with duckdb.get_connection(run) as con:
         generation = manifest.directory(settings)
         build_kernel_times(con, generation, noting(settings, run, generation / "kernel_times.parquet"))
         first = con.sql("SELECT * FROM events LIMIT 12").to_arrow_table()
@@ -55,15 +55,15 @@ def event_store(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result
         "store_mb": sum(path.stat().st_size for path in manifest.directory(settings).rglob("*.parquet")) / 1e6,
     }
     return result(
+        generation,
         manifest.records["stored"],
         {
-            "dagster/uri": manifest.directory(settings).resolve().as_uri(),
             "catalog": dg.MetadataValue.path(settings.catalog_path.resolve()),
             "first events": arrow_preview(first, _PREVIEW),
             "records by function": table_preview(by_function.to_pylist()),
             "fingerprint": manifest.fingerprint,
-            **flat_numbers(numbers),
         },
+        numbers,
     )
 
 
@@ -75,4 +75,4 @@ def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
         yield from judge_values(run_profile(con, settings), settings.thresholds)
 
 
-event_store_checks = run_checks("event_store", EVENT_RULES, _judge)
+defs = dg.Definitions(assets=[event_store], asset_checks=[run_checks("event_store", EVENT_RULES, _judge)])

@@ -6,8 +6,7 @@ import dagster as dg
 
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
-from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
-from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.defs.metadata import arrow_preview
 from nixt_pipeline.diagnosis import VERSION
 from nixt_pipeline.diagnosis.results import (
     FINDING_COLUMNS,
@@ -36,7 +35,7 @@ _PREVIEW = ("severity", "kind", "level", "hosts", "ambiguous", "onset_us", "cost
     columns=FINDING_COLUMNS,
     deps=reads(NAME),
 )
-def findings(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
+def findings(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings]) -> Result:
     """**Who was late, whose transfers were slow, who hung**, and how sure that is.
 
     The rank that everybody waits for has the shortest time and the highest bandwidth, so that nobody is named for a
@@ -44,24 +43,20 @@ def findings(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
     log cannot tell, it names all who may be at fault, or nobody. "Nothing found" and "not assessable" differ. Where
     the run's workload has a baseline, being slower than that is a finding, too.
     """
-    settings, run = nixt.load(), context.partition_key
+    run = context.partition_key
     diagnosis = materialise_findings(run, settings, with_regression)
     table = findings_table(diagnosis)
+    coverage = {name: value for name, value in diagnosis.to_json()["coverage"].items() if value is not None}
     return result(
+        layout.results_path(settings, NAME, run),
         table.num_rows,
         {
-            "dagster/uri": layout.results_path(settings, NAME, run).resolve().as_uri(),
             "verdict": diagnosis.verdict,
             "in words": dg.MetadataValue.md(as_markdown(diagnosis)),
             "json": dg.MetadataValue.path(str(json_path(settings, run).resolve())),
             "first rows": arrow_preview(table, _PREVIEW),
-            **flat_numbers(
-                {
-                    "urgent": len(diagnosis.at_least("P1")),
-                    **{name: value for name, value in diagnosis.to_json()["coverage"].items() if value is not None},
-                }
-            ),
         },
+        {"urgent": len(diagnosis.at_least("P1")), **coverage},
     )
 
 
@@ -73,4 +68,4 @@ def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
     yield from judge_findings(content)
 
 
-findings_checks = run_checks(NAME, FINDING_RULES, _judge)
+defs = dg.Definitions(assets=[findings], asset_checks=[run_checks(NAME, FINDING_RULES, _judge)])

@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 import dagster as dg
 
 from nixt_pipeline.defs.checks import fleet_checks
-from nixt_pipeline.defs.common import FLEET, OWNERS, Result
-from nixt_pipeline.defs.metadata import arrow_preview, column_schema, flat_numbers, path_links
-from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.defs.common import FLEET, OWNERS, Result, fleet_result
+from nixt_pipeline.defs.metadata import arrow_preview, column_schema, path_links
 from nixt_pipeline.fleet import catalog as fleet_catalog
 from nixt_pipeline.fleet.catalog import RUN_CATALOG_COLUMNS, run_catalog_path, update_run_catalog
 from nixt_pipeline.inspector.taxonomy import Column
 from nixt_pipeline.quality.fleet import CATALOG_RULES, INDEX_RULES, judge_catalog, judge_index
 from nixt_pipeline.reporting.fleet_page import render_fleet_page
 from nixt_pipeline.reporting.index import render_index
+from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.catalog import publish_catalog
 
 # Whenever a dependency was updated for any run, unless this asset is being made just now. Dagster's own `eager()` would
@@ -66,25 +66,18 @@ def fleet_asset(
     columns=RUN_CATALOG_COLUMNS,
     deps=[all_runs("summary_histogram"), all_runs("coverage"), all_runs("findings")],
 )
-def run_catalog(nixt: NixtSettings) -> dg.MaterializeResult[None]:
+def run_catalog(settings: dg.ResourceParam[Settings]) -> Result:
     """**One row for each run**: when, where, how large, and how much of it the log saw.
 
     Only runs that are new or have changed are read again. It is made again by itself whenever the results of any run
     are new.
     """
-    settings = nixt.load()
     catalog = update_run_catalog(settings)
     publish_catalog(settings)
     newest = catalog.table.sort_by([("last_dump_us", "descending")])
     numbers = {"runs": catalog.table.num_rows, "runs_renewed": len(catalog.renewed)}
-    return dg.MaterializeResult(
-        metadata={
-            "dagster/row_count": catalog.table.num_rows,
-            "dagster/uri": run_catalog_path(settings).resolve().as_uri(),
-            "newest runs": arrow_preview(newest, _PREVIEW),
-            **flat_numbers(numbers),
-        },
-    )
+    shown = {"newest runs": arrow_preview(newest, _PREVIEW)}
+    return fleet_result(run_catalog_path(settings), catalog.table.num_rows, shown, numbers)
 
 
 @fleet_asset(
@@ -97,24 +90,22 @@ def run_catalog(nixt: NixtSettings) -> dg.MaterializeResult[None]:
         all_runs("run_report"),
     ],
 )
-def fleet_report(nixt: NixtSettings) -> dg.MaterializeResult[None]:
+def fleet_report(settings: dg.ResourceParam[Settings]) -> Result:
     """**The page that lists every run** and links to its report, `reports/index.html`, and the page over all runs
     together, `reports/fleet.html`: hosts to drain, runs that became slower, baselines, scaling, nccl-tests.
 
     They are made again by themselves whenever a run has been reported.
     """
-    settings = nixt.load()
     together = render_fleet_page(settings)
     path = render_index(settings)
-    return dg.MaterializeResult(
-        metadata={
-            "dagster/uri": path.resolve().as_uri(),
-            **path_links(settings, path, "overview"),
-            **path_links(settings, together, "all runs together"),
-            "size_bytes": path.stat().st_size,
-        },
-    )
+    links = {**path_links(settings, path, "overview"), **path_links(settings, together, "all runs together")}
+    return fleet_result(path, None, links, {"size_bytes": path.stat().st_size})
 
 
-run_catalog_checks = fleet_checks("run_catalog", CATALOG_RULES, judge_catalog)
-fleet_report_checks = fleet_checks("fleet_report", INDEX_RULES, judge_index)
+defs = dg.Definitions(
+    assets=[run_catalog, fleet_report],
+    asset_checks=[
+        fleet_checks("run_catalog", CATALOG_RULES, judge_catalog),
+        fleet_checks("fleet_report", INDEX_RULES, judge_index),
+    ],
+)

@@ -1,61 +1,19 @@
 """Where Dagster keeps its history, and how its UI is started without knowing Dagster: `nixt ui`.
 
-In a checkout, `dagster dev -w workspace.yaml` starts the same instance, which `dagster.yaml` describes, but without
-`guard.Guard` before it.
+For Dagster's own commands, `export DAGSTER_HOME=$(python -m nixt_pipeline.defs.home)` prepares the same instance.
 """
 
 import errno
 import os
 import socket
+from importlib import resources
 from pathlib import Path
 
-from nixt_pipeline.settings import Settings
+from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store.files import write_text
 
-# The part of the instance's configuration that holds wherever its home is; `dagster.yaml` has it word for word.
-INSTANCE_CONFIG = """\
-concurrency:
-  runs:
-    # Each ingest uses NIXT_WORKERS processes (all cores by default): raise this for many small runs on a large machine.
-    max_concurrent_runs: 4
-    # A training run is worked on by one Dagster run at a time; a second one waits in the queue.
-    tag_concurrency_limits:
-      - key: dagster/partition
-        value:
-          applyLimitPerUniqueValue: true
-        limit: 1
-
-# A run whose process dies (out of memory, reboot) is marked as failed and tried once more. A step that fails by itself,
-# such as a check that stops a run, would fail again: the sensor decides about those.
-run_monitoring:
-  enabled: true
-run_retries:
-  enabled: true
-  max_retries: 1
-  retry_on_asset_or_op_failure: false
-
-# A look at a slow file system must not hold up the automation of the cross-run assets.
-sensors:
-  use_threads: true
-  num_workers: 2
-
-# Each event of each step is in Dagster's history anyhow; on the console a hundred lines a run hide what matters.
-python_logs:
-  python_log_level: INFO
-
-retention:
-  sensor:
-    purge_after_days:
-      skipped: 2
-      success: 7
-      failure: 30
-
-telemetry:
-  enabled: false
-# The dialog that asks for an e-mail address on the first visit.
-nux:
-  enabled: false
-"""
+# What a home gets that has no configuration.
+INSTANCE_CONFIG = resources.files(__package__).joinpath("dagster.yaml").read_text(encoding="utf-8")
 # The daemon gives up on a sensor after this long, with an error that names no timeout. The default of 60 s is short for
 # a landing directory on a slow file system.
 _SENSOR_TIMEOUT_S = 300
@@ -122,3 +80,7 @@ def serve(settings: Settings, sockets: list[socket.socket], host: str, read_only
     from nixt_pipeline.defs.webserver import serve_guarded
 
     serve_guarded(sockets, host, settings.ui_hosts, read_only)
+
+
+if __name__ == "__main__":
+    print(prepare_home(load_settings()))

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import dagster as dg
 
 from nixt_pipeline.defs.checks import fleet_checks
-from nixt_pipeline.defs.common import Result
+from nixt_pipeline.defs.common import Result, fleet_result
 from nixt_pipeline.defs.fleet import fleet_asset
-from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
-from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.defs.metadata import arrow_preview
 from nixt_pipeline.fleet import hosts
 from nixt_pipeline.fleet.catalog import current_run_catalog
 from nixt_pipeline.fleet.hosts import HOST_HEALTH_COLUMNS, host_health_path, update_host_health
@@ -29,21 +28,16 @@ _PREVIEW = (
     columns=HOST_HEALTH_COLUMNS,
     deps=[dg.AssetDep("run_catalog")],
 )
-def host_health(nixt: NixtSettings) -> Result:
+def host_health(settings: dg.ResourceParam[Settings]) -> Result:
     """**Which hosts keep being named by findings**, as what, what it cost, and whether it goes on.
 
     A host that runs in many jobs is named more often by that alone: a suspect is named more often than the rate of all
     other hosts explains, in more than one run, and in one of its latest. `nixt hosts` prints the list.
     """
-    settings = nixt.load()
     table = update_host_health(settings, current_run_catalog(settings).table.to_pylist())
-    return dg.MaterializeResult(
-        metadata={
-            "dagster/row_count": table.num_rows,
-            "dagster/uri": host_health_path(settings).resolve().as_uri(),
-            "suspects first": arrow_preview(table, _PREVIEW),
-            **flat_numbers({"suspects": sum(table["suspect"].to_pylist())}),
-        }
+    shown = {"suspects first": arrow_preview(table, _PREVIEW)}
+    return fleet_result(
+        host_health_path(settings), table.num_rows, shown, {"suspects": sum(table["suspect"].to_pylist())}
     )
 
 
@@ -51,4 +45,4 @@ def _judge(settings: Settings) -> Iterator[Verdict]:
     yield from judge_host_health(read_table(host_health_path(settings)))
 
 
-host_health_checks = fleet_checks("host_health", HOST_RULES, _judge)
+defs = dg.Definitions(assets=[host_health], asset_checks=[fleet_checks("host_health", HOST_RULES, _judge)])

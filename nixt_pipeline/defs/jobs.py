@@ -24,3 +24,5 @@ analyse_run = dg.define_asset_job(
     "Launch it as a backfill over all runs after an analysis has changed.",
     executor_def=dg.in_process_executor,
 )
+
+defs = dg.Definitions(jobs=[ingest_run, analyse_run])

@@ -7,9 +7,8 @@ import dagster as dg
 from pydantic import Field
 
 from nixt_pipeline.defs.checks import run_checks
-from nixt_pipeline.defs.common import INGEST, run_asset
-from nixt_pipeline.defs.metadata import flat_numbers, table_preview
-from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.defs.common import INGEST, Result, result, run_asset
+from nixt_pipeline.defs.metadata import table_preview
 from nixt_pipeline.inspector.taxonomy import FILE_COLUMNS
 from nixt_pipeline.quality.ingest import INVENTORY_RULES, judge_inventory
 from nixt_pipeline.quality.verdicts import Verdict
@@ -36,15 +35,15 @@ class RawLogInventoryConfig(dg.Config):
 
 @run_asset(group=INGEST, kinds={"file"}, code_version="1", columns=INVENTORY_COLUMNS)
 def raw_log_inventory(
-    context: dg.AssetExecutionContext, config: RawLogInventoryConfig, nixt: NixtSettings
-) -> dg.MaterializeResult[None]:
+    context: dg.AssetExecutionContext, config: RawLogInventoryConfig, settings: dg.ResourceParam[Settings]
+) -> Result:
     """**The log files of a run**: path, size, time, compression, and a fingerprint of the content.
 
     A run is one directory that NCCL Inspector wrote to during one training job. Files are listed, not read. The
     fingerprint of the whole is the data version: when it changes, the run has grown and everything after is due
     again.
     """
-    settings, run = nixt.load(), context.partition_key
+    run = context.partition_key
     directory = Path(config.directory) if config.directory else run_directory(run, settings)
     inventory = take_inventory(directory, run, settings)
     files = [{name: getattr(file, name) for name in _PREVIEW} for file in inventory.files]
@@ -52,21 +51,19 @@ def raw_log_inventory(
         "size_mb": sum(file.size_bytes for file in inventory.files) / 1e6,
         "hosts_by_file_name": len({file.hostname for file in inventory.files if file.hostname}),
     }
-    return dg.MaterializeResult(
-        data_version=dg.DataVersion(inventory.fingerprint),
-        metadata={
-            "dagster/partition_row_count": len(inventory.files),
-            "dagster/uri": Path(inventory.directory).as_uri(),
-            "directory": dg.MetadataValue.path(inventory.directory),
-            "fingerprint": inventory.fingerprint,
-            "first files": table_preview(files),
-            **flat_numbers(numbers),
-        },
-    )
+    shown = {
+        "directory": dg.MetadataValue.path(inventory.directory),
+        "fingerprint": inventory.fingerprint,
+        "first files": table_preview(files),
+    }
+    version = dg.DataVersion(inventory.fingerprint)
+    return result(Path(inventory.directory), len(inventory.files), shown, numbers, version)
 
 
 def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
     yield from judge_inventory(read_inventory(run, settings))
 
 
-raw_log_inventory_checks = run_checks("raw_log_inventory", INVENTORY_RULES, _judge)
+defs = dg.Definitions(
+    assets=[raw_log_inventory], asset_checks=[run_checks("raw_log_inventory", INVENTORY_RULES, _judge)]
+)

@@ -1,26 +1,60 @@
-"""What assets, checks and sensors need from outside: the settings.
+"""What assets, checks and sensors get from outside: the settings, and DuckDB over the store."""
 
-There is deliberately no DuckDB resource. A connection is opened in memory over the Parquet of one run by
-`store.catalog.open_run`, which also creates the views and macros that every query relies on;
-`dagster_duckdb.DuckDBResource` opens a database file for writing and does not release it when the body raises.
-"""
-
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import dagster as dg
+import duckdb
 from pydantic import Field
 
-from nixt_pipeline.settings import Settings, load_settings
+from nixt_pipeline.settings import Settings, SettingsError, load_settings
+from nixt_pipeline.store import catalog
 
 
-class NixtSettings(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """Gives `Settings` from the environment, `nixt.toml` and the defaults; `overrides` win over all of them."""
+class NixtSettings(dg.ConfigurableResource[Settings]):
+    """Yields validated `Settings` from the environment, `nixt.toml` and the defaults; `overrides` win over all of them.
+
+    They are read when a run or a tick begins, so that an edited `nixt.toml` holds from the next one on, and all assets
+    of a run have the same. A setting that is not usable fails the run or tick with a `SettingsError` that names it.
+    """
 
     overrides: dict[str, Any] = Field(
         default_factory=dict,
         description="Settings by name, e.g. {'data_dir': '/scratch/nixt'}; for tests and the launchpad",
     )
 
-    def load(self) -> Settings:
-        """Read the settings anew, so that an edited `nixt.toml` holds from the next run on. Raises `SettingsError`."""
-        return load_settings(**self.overrides)
+    def create_resource(self, context: dg.InitResourceContext) -> Settings:
+        """The settings. Raises `SettingsError`."""
+        try:
+            return load_settings(**self.overrides)
+        except SettingsError as error:
+            # What Dagster says first is only that a resource failed.
+            if context.log:
+                context.log.error(str(error))
+            raise
+
+
+class StoreDuckDB(dg.ConfigurableResource[Any]):
+    """DuckDB in memory, with a view for each table of the store and each analysis (`store.catalog`).
+
+    What a query does never locks or changes the store. Memory and threads are bounded by the settings; what does not
+    fit spills to disk.
+    """
+
+    settings: dg.ResourceDependency[Settings]
+
+    @contextmanager
+    def get_connection(self, run: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection whose views show one run, or all of them; closed whatever happens.
+
+        Raises `UnknownRunError`, and `DamagedError` when a file of the run cannot be used.
+        """
+        with closing(catalog.open_run(self.settings, run) if run else catalog.open_store(self.settings)) as con:
+            yield con
+
+
+def resources(settings: NixtSettings | None = None) -> dict[str, Any]:
+    """What the assets of this package, and others beside them, ask for by name."""
+    settings = settings or NixtSettings()
+    return {"settings": settings, "duckdb": StoreDuckDB(settings=settings)}

@@ -7,9 +7,8 @@ import dagster as dg
 from pydantic import Field
 
 from nixt_pipeline.defs.checks import fleet_checks
-from nixt_pipeline.defs.common import FLEET, OWNERS, Result
-from nixt_pipeline.defs.metadata import arrow_preview, column_schema, flat_numbers
-from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.defs.common import FLEET, OWNERS, Result, fleet_result
+from nixt_pipeline.defs.metadata import arrow_preview, column_schema
 from nixt_pipeline.fleet.retention_policy import (
     RETENTION_COLUMNS,
     Policy,
@@ -38,45 +37,45 @@ class RetentionConfig(dg.Config):
     deps=[dg.AssetDep("run_catalog")],
     metadata={"dagster/column_schema": column_schema(RETENTION_COLUMNS)},
 )
-def retention(config: RetentionConfig, nixt: NixtSettings) -> Result:
+def retention(config: RetentionConfig, settings: dg.ResourceParam[Settings]) -> Result:
     """**Whose raw events were dropped**, and why others keep theirs.
 
     The limits are settings (`NIXT_RETENTION_DAYS`, `NIXT_RETENTION_BYTES`), and off at first. Baselines and runs with
     urgent findings keep their events. Results and reports of every run stay; the landing directory is never touched.
     """
-    settings, now = nixt.load(), datetime.now(UTC)
+    now = datetime.now(UTC)
     steps = plan_retention(settings, Policy.of(settings), now)
     if not config.dry_run:
         steps = apply_retention(settings, steps, now)
     table = write_steps(steps, settings)
     gone = [step for step in steps if step.action in ("drop", "dropped")]
-    return dg.MaterializeResult(
-        metadata={
-            "dagster/row_count": table.num_rows,
-            "dagster/uri": retention_path(settings).resolve().as_uri(),
-            "oldest runs": arrow_preview(table, table.column_names),
-            **flat_numbers({"runs_dropped": len(gone), "freed_mb": sum(step.event_bytes for step in gone) / 1e6}),
-        }
-    )
+    numbers = {"runs_dropped": len(gone), "freed_mb": sum(step.event_bytes for step in gone) / 1e6}
+    shown = {"oldest runs": arrow_preview(table, table.column_names)}
+    return fleet_result(retention_path(settings), table.num_rows, shown, numbers)
 
 
 def _judge(settings: Settings) -> Iterator[Verdict]:
     yield from judge_retention(read_table(retention_path(settings)))
 
 
-retention_checks = fleet_checks("retention", RETENTION_RULES, _judge)
-
-retention_job = dg.define_asset_job(
+_job = dg.define_asset_job(
     "drop_old_events",
     dg.AssetSelection.assets("retention"),
     description="Drops the raw events of runs beyond the limits of the retention policy.",
     executor_def=dg.in_process_executor,
 )
 # By night: rebuilding the catalog is the only other work, but nobody waits for it then.
-retention_schedule = dg.ScheduleDefinition(
+_schedule = dg.ScheduleDefinition(
     name="drop_old_events_daily",
-    job=retention_job,
+    job=_job,
     cron_schedule="30 3 * * *",
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Without limits (the default) nothing is dropped.",
+)
+
+defs = dg.Definitions(
+    assets=[retention],
+    asset_checks=[fleet_checks("retention", RETENTION_RULES, _judge)],
+    jobs=[_job],
+    schedules=[_schedule],
 )

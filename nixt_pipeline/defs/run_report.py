@@ -6,9 +6,8 @@ from collections.abc import Iterator
 import dagster as dg
 
 from nixt_pipeline.defs.checks import run_checks
-from nixt_pipeline.defs.common import REPORTS, Result, run_asset
-from nixt_pipeline.defs.metadata import flat_numbers, report_links, table_preview
-from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.defs.common import REPORTS, Result, result, run_asset
+from nixt_pipeline.defs.metadata import report_links, table_preview
 from nixt_pipeline.inspector.taxonomy import RUN
 from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.reports import REPORT_RULES, judge_report
@@ -24,27 +23,32 @@ from nixt_pipeline.settings import Settings
     columns=[RUN],
     deps=reads("run_report"),
 )
-def run_report(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
+def run_report(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings]) -> Result:
     """**The report of a run**: a page that needs no server and no network, with its tables beside it.
 
     It begins with the verdict and the findings, shows what every analysis found and how much of the job the log saw,
     and offers every number as CSV and Parquet. Open the path below, or set `NIXT_REPORT_URL` to where the reports
     directory is served, which makes it a link.
     """
-    settings, run = nixt.load(), context.partition_key
+    run = context.partition_key
     path = render_run_report(run, settings)
     report = json.loads((path.parent / "report.json").read_text(encoding="utf-8"))
     findings = [{**finding, **finding["effect"]} for finding in report["findings"]]
     shown = ("severity", "kind", "where", "cost_share", "lost_rank_seconds")
-    return dg.MaterializeResult(
-        metadata={
+    numbers = {
+        "size_bytes": path.stat().st_size,
+        "number of findings": len(findings),
+        "records": report["records"].get("stored"),
+    }
+    return result(
+        path,
+        None,
+        {
             "verdict": report["in_words"],
             **report_links(settings, run),
             "findings": table_preview({name: finding[name] for name in shown} for finding in findings),
-            "dagster/uri": path.resolve().as_uri(),
-            "size_bytes": path.stat().st_size,
-            **flat_numbers({"number of findings": len(findings), "records": report["records"].get("stored")}),
-        }
+        },
+        numbers,
     )
 
 
@@ -52,4 +56,4 @@ def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
     yield from judge_report(run, settings, reads("run_report"))
 
 
-run_report_checks = run_checks("run_report", REPORT_RULES, _judge)
+defs = dg.Definitions(assets=[run_report], asset_checks=[run_checks("run_report", REPORT_RULES, _judge)])

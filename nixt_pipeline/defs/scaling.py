@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import dagster as dg
 
 from nixt_pipeline.defs.checks import fleet_checks
-from nixt_pipeline.defs.common import Result
+from nixt_pipeline.defs.common import Result, fleet_result
 from nixt_pipeline.defs.fleet import all_runs, fleet_asset
-from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
-from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.defs.metadata import arrow_preview
 from nixt_pipeline.fleet import scaling as sizes
 from nixt_pipeline.fleet.catalog import current_run_catalog
 from nixt_pipeline.fleet.nccl_tests import variation
@@ -44,30 +43,23 @@ _VARIATION = (
     columns=SCALING_COLUMNS,
     deps=[dg.AssetDep("run_catalog"), all_runs("run_kernels")],
 )
-def scaling(nixt: NixtSettings) -> Result:
+def scaling(settings: dg.ResourceParam[Settings]) -> Result:
     """**Bandwidth and its variation against the number of GPUs**, for each model.
 
     A kernel that is the same at several sizes has a trend. Kernels whose ranks grow with the job are put side by side
     by role and have none. The change of the mean is split into other shares of the bytes and other bandwidths; volumes
     are withheld where records are missing.
     """
-    settings = nixt.load()
     found = update_scaling(settings, current_run_catalog(settings).table.to_pylist())
-    return dg.MaterializeResult(
-        metadata={
-            "dagster/row_count": found.kernels.num_rows,
-            "dagster/uri": scaling_path(settings).resolve().as_uri(),
-            "kernels": arrow_preview(found.kernels, _KERNELS),
-            "totals": arrow_preview(found.totals, found.totals.column_names),
-        }
-    )
+    shown = {
+        "kernels": arrow_preview(found.kernels, _KERNELS),
+        "totals": arrow_preview(found.totals, found.totals.column_names),
+    }
+    return fleet_result(scaling_path(settings), found.kernels.num_rows, shown)
 
 
 def _judge_scaling(settings: Settings) -> Iterator[Verdict]:
     yield from judge_scaling(read_table(scaling_totals_path(settings)))
-
-
-scaling_checks = fleet_checks("scaling", SCALING_RULES, _judge_scaling)
 
 
 @fleet_asset(
@@ -76,27 +68,26 @@ scaling_checks = fleet_checks("scaling", SCALING_RULES, _judge_scaling)
     columns=BENCHMARK_VARIATION_COLUMNS,
     deps=[dg.AssetDep("run_catalog"), all_runs("run_kernels")],
 )
-def benchmark_variation(nixt: NixtSettings) -> Result:
+def benchmark_variation(settings: dg.ResourceParam[Settings]) -> Result:
     """**How much times vary in training against nccl-tests.**
 
     Benchmarks are nccl-tests' own output in `NIXT_NCCL_TESTS_DIR`, and runs of nccl-tests under Inspector with the tag
     `nccl-tests` in their `run.json`. A ratio is given only where function, size, ranks, nodes and NCCL are the same;
     the variation of training is split into waiting, transfers over time, and communicators that differ.
     """
-    settings = nixt.load()
     table, problems = update_benchmark_variation(settings, current_run_catalog(settings).table.to_pylist())
-    return dg.MaterializeResult(
-        metadata={
-            "dagster/row_count": table.num_rows,
-            "dagster/uri": benchmark_variation_path(settings).resolve().as_uri(),
-            "first rows": arrow_preview(table, _VARIATION),
-            **flat_numbers({"files_unreadable": len(problems)}),
-        }
-    )
+    shown = {"first rows": arrow_preview(table, _VARIATION)}
+    return fleet_result(benchmark_variation_path(settings), table.num_rows, shown, {"files_unreadable": len(problems)})
 
 
 def _judge_benchmarks(settings: Settings) -> Iterator[Verdict]:
     yield from judge_benchmarks(benchmark_files(settings)[1])
 
 
-benchmark_variation_checks = fleet_checks("benchmark_variation", BENCHMARK_RULES, _judge_benchmarks)
+defs = dg.Definitions(
+    assets=[scaling, benchmark_variation],
+    asset_checks=[
+        fleet_checks("scaling", SCALING_RULES, _judge_scaling),
+        fleet_checks("benchmark_variation", BENCHMARK_RULES, _judge_benchmarks),
+    ],
+)

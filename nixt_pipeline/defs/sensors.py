@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
+from nixt_pipeline.defs.jobs import ingest_run
 from nixt_pipeline.defs.lost_runs import end_lost_runs
 from nixt_pipeline.defs.partitions import runs
-from nixt_pipeline.defs.resources import NixtSettings
 from nixt_pipeline.inspector.runs import NOT_REACHED, Finished, LandingError, RunDirectory, find_runs, is_finished
-from nixt_pipeline.settings import Settings
+from nixt_pipeline.settings import Settings, SettingsError, load_settings
 from nixt_pipeline.store.first_record import why_no_record, without_emptied
 
 RUN_TAG = "nixt/run"
@@ -253,7 +253,7 @@ def finished_runs_sensor(job_name: str, interval_s: int) -> dg.SensorDefinition:
         minimum_interval_seconds=interval_s,
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
-    def finished_runs(context: dg.SensorEvaluationContext, nixt: NixtSettings) -> dg.SensorResult:
+    def finished_runs(context: dg.SensorEvaluationContext, settings: dg.ResourceParam[Settings]) -> dg.SensorResult:
         """Looks for finished training jobs in the landing directory and has each ingested, analysed and reported.
 
         A job has finished when its directory holds a marker file, when Slurm says so, or when nothing in it changed
@@ -264,8 +264,19 @@ def finished_runs_sensor(job_name: str, interval_s: int) -> dg.SensorDefinition:
         for lost in end_lost_runs(context.instance):
             context.log.warning(f"run {lost} was marked as failed: its process is gone")
         try:
-            return tick(nixt.load(), context.instance, cursor, job_name)
+            return tick(settings, context.instance, cursor, job_name)
         except LandingError as error:
             return dg.SensorResult(skip_reason=str(error), cursor=cursor.to_text())
 
     return finished_runs
+
+
+def _interval_s() -> int:
+    """The setting, or its default while settings are not usable: `definitions` logs what is wrong with them."""
+    try:
+        return load_settings().sensor_interval_s
+    except SettingsError:
+        return int(Settings.model_fields["sensor_interval_s"].default)
+
+
+defs = dg.Definitions(sensors=[finished_runs_sensor(ingest_run.name, _interval_s())])

@@ -6,8 +6,7 @@ import dagster as dg
 
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import INGEST, Result, result, run_asset
-from nixt_pipeline.defs.metadata import arrow_preview, column_schema, flat_numbers
-from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.defs.metadata import arrow_preview, column_schema
 from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.ingest import TYPING_RULES, judge_typing
@@ -26,26 +25,26 @@ _PREVIEW = ("comm_name", "id", "n_ranks", "nnodes", "coll_type", "parallel_role"
     columns=taxonomy.COMMUNICATOR_COLUMNS,
     deps=reads("typed_events"),
 )
-def typed_events(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
+def typed_events(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings]) -> Result:
     """**Who took part**: the communicators of the run with their placement, and the processes and hosts behind them.
 
     A communicator is a group of ranks that talk to one another. Its class (`nvlink-only`, `nic-only`, `mixed`,
     `single-rank`) says where the ranks sit. Each column has a role in the taxonomy: Identifier, Configuration,
     Workload, Measurement, Counter, Derived.
     """
-    settings, run = nixt.load(), context.partition_key
+    run = context.partition_key
     counts = type_events(run, settings)
     generation = pending_generation(run, settings)
     communicators = read_table(generation / "communicators.parquet").sort_by([("records", "descending")])
     return result(
+        generation / "communicators.parquet",
         communicators.num_rows,
         {
-            "dagster/uri": (generation / "communicators.parquet").resolve().as_uri(),
             "busiest communicators": arrow_preview(communicators, _PREVIEW),
             "columns of processes": column_schema(taxonomy.PROCESS_COLUMNS),
             "columns of hosts": column_schema(taxonomy.HOST_COLUMNS),
-            **flat_numbers(counts),
         },
+        counts,
     )
 
 
@@ -56,4 +55,4 @@ def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
     yield from judge_typing(communicators, membership, incarnations)
 
 
-typed_events_checks = run_checks("typed_events", TYPING_RULES, _judge)
+defs = dg.Definitions(assets=[typed_events], asset_checks=[run_checks("typed_events", TYPING_RULES, _judge)])

@@ -6,8 +6,7 @@ import dagster as dg
 
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import INGEST, Result, result, run_asset
-from nixt_pipeline.defs.metadata import arrow_preview, flat_numbers
-from nixt_pipeline.defs.resources import NixtSettings
+from nixt_pipeline.defs.metadata import arrow_preview
 from nixt_pipeline.inspector.taxonomy import EVENT_COLUMNS
 from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.ingest import VALIDATION_RULES, judge_validation
@@ -24,13 +23,13 @@ from nixt_pipeline.store.reading import read_table
     columns=EVENT_COLUMNS,
     deps=reads("validated_records"),
 )
-def validated_records(context: dg.AssetExecutionContext, nixt: NixtSettings) -> Result:
+def validated_records(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings]) -> Result:
     """**Every line of the logs, decoded once**: records as typed rows, anything else with place and reason.
 
     Nothing is lost in silence: each byte is stored, a counted duplicate, rejected, or recognised as something else's.
     Files that have not changed since the last time are not read again.
     """
-    settings, run = nixt.load(), context.partition_key
+    run = context.partition_key
     summary = validate_records(run, settings)
     generation = pending_generation(run, settings)
     numbers = {
@@ -42,16 +41,16 @@ def validated_records(context: dg.AssetExecutionContext, nixt: NixtSettings) -> 
     }
     files = read_table(generation / "files.parquet")
     return result(
+        generation,
         summary.records["stored"],
         {
-            "dagster/uri": generation.resolve().as_uri(),
             "ingest": dg.MetadataValue.json(summary.to_json()),
             "first files": arrow_preview(
                 files,
                 ("path", "status", "records_collective", "records_p2p", "lines_rejected", "bytes_read", "problem"),
             ),
-            **flat_numbers(numbers),
         },
+        numbers,
     )
 
 
@@ -61,4 +60,6 @@ def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
     yield from judge_validation(validated_summary(run, settings), files, rejects)
 
 
-validated_records_checks = run_checks("validated_records", VALIDATION_RULES, _judge)
+defs = dg.Definitions(
+    assets=[validated_records], asset_checks=[run_checks("validated_records", VALIDATION_RULES, _judge)]
+)

@@ -1,15 +1,11 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from nixt_pipeline.defs.home import INSTANCE_CONFIG, prepare_home, ui_environment
 from nixt_pipeline.settings import Settings, load_settings
-
-ROOT = Path(__file__).parents[2]
-
-
-def test_a_checkout_and_the_data_directory_have_the_same_instance() -> None:
-    assert (ROOT / "dagster.yaml").read_text(encoding="utf-8").endswith(INSTANCE_CONFIG)
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +17,13 @@ def test_the_home_lies_below_the_data_directory(settings: Settings) -> None:
     home = prepare_home(settings)
     assert home == settings.data_dir / "dagster"
     assert (home / "dagster.yaml").read_text(encoding="utf-8") == INSTANCE_CONFIG
+
+
+@pytest.mark.slow
+def test_the_home_for_commands_of_dagster_is_printed(tmp_path: Path) -> None:
+    printed = subprocess.check_output([sys.executable, "-m", "nixt_pipeline.defs.home"], text=True)
+    assert printed == f"{tmp_path}/data/dagster\n"
+    assert (tmp_path / "data" / "dagster" / "dagster.yaml").exists()
 
 
 def test_the_home_is_absolute_as_dagster_demands(tmp_path: Path) -> None:

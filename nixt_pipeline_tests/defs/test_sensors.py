@@ -151,7 +151,7 @@ def test_a_long_list_of_waiting_runs_is_cut() -> None:
 
 def tick(nixt: NixtSettings, instance: dg.DagsterInstance, cursor: str | None = None) -> dg.SensorResult:
     sensor = finished_runs_sensor("ingest_run", 30)
-    context = dg.build_sensor_context(instance=instance, cursor=cursor, resources={"nixt": nixt})
+    context = dg.build_sensor_context(instance=instance, cursor=cursor, resources={"settings": nixt})
     result = sensor(context)
     assert isinstance(result, dg.SensorResult)
     return result
@@ -340,7 +340,7 @@ def test_dagster_accepts_what_the_sensor_asks_for(settings: Settings, nixt: Nixt
     with (
         dg.DagsterInstance.local_temp() as instance,
         dg.build_sensor_context(
-            instance_ref=instance.get_ref(), definitions=definitions, resources={"nixt": nixt}
+            instance_ref=instance.get_ref(), definitions=definitions, resources={"settings": nixt}
         ) as context,
     ):
         data = repository.get_sensor_def("finished_runs").evaluate_tick(context)
