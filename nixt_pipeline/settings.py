@@ -5,11 +5,11 @@ Values come from, in order: arguments, environment variables (`NIXT_LANDING_DIR`
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ByteSize, Field, TypeAdapter, ValidationError, field_validator
-from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from nixt_pipeline.errors import NixtError
@@ -213,7 +213,7 @@ def _paths() -> dict[str, Path | None]:
     return {name: field.default for name, field in fields if field.annotation in (Path, Path | None)}
 
 
-def _in_words(error: ErrorDetails) -> str:
+def _in_words(error: Mapping[str, Any]) -> str:
     name = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         return f"there is no setting {name!r}, which {_where(name)} names{suggestion(name, _names())}"

@@ -5,7 +5,6 @@ from typing import Any
 
 import orjson
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.thresholds import grouped
@@ -52,7 +51,7 @@ def _table(columns: str, rows: Iterable[str]) -> str:
 def _default(field: FieldInfo) -> str:
     """The default as it is written in the environment; words where it depends on the machine."""
     default: Any = field.default
-    if default is PydanticUndefined:
+    if field.default_factory:
         return "the cores available"
     if default is None:
         return ""
