@@ -40,30 +40,30 @@ _RECORDS_OF_A_CELL = 32
 _STREAMS = """
 CREATE OR REPLACE TEMP VIEW collective_records AS
 SELECT
-    hash(id, comm_name, n_ranks, nnodes, coll) AS stream, coll_sn, rank, hostname, pid,
+    hash(comm_key, coll) AS stream, coll_sn, rank, hostname, pid,
     coll_msg_size_bytes, coll_exec_time_us, coll_timing_source, dump_timestamp_us, flags, file_id
 FROM stored_events
 WHERE kind = 'collective';
 
 CREATE OR REPLACE TEMP TABLE members AS
 SELECT
-    hash(id, comm_name, n_ranks, nnodes) AS communicator, rank, any_value(hostname) AS hostname, any_value(pid) AS pid,
+    comm_key, rank, any_value(hostname) AS hostname, any_value(pid) AS pid,
     count(*) = 1 AND coalesce(rank BETWEEN 0 AND any_value(n_ranks) - 1, false) AS plain
 FROM membership
-GROUP BY communicator, rank;
+GROUP BY comm_key, rank;
 
 CREATE OR REPLACE TEMP TABLE streams AS
 SELECT
-    hash(c.id, c.comm_name, c.n_ranks, c.nnodes, f.coll) AS stream,
-    hash(c.id, c.comm_name, c.n_ranks, c.nnodes) AS communicator,
+    hash(c.comm_key, f.coll) AS stream,
+    c.comm_key,
     row_number() OVER (ORDER BY c.incarnation, c.id, c.comm_name, c.n_ranks, c.nnodes, f.coll) AS number,
     c.run, c.incarnation, c.id, c.comm_name, c.n_ranks, c.nnodes, c.coll_type, f.coll
 FROM communicators AS c
 JOIN (
-    SELECT DISTINCT hash(id, comm_name, n_ranks, nnodes) AS communicator, coll
+    SELECT DISTINCT comm_key, coll
     FROM stored_events
     WHERE kind = 'collective'
-) AS f ON f.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes);
+) AS f ON f.comm_key = c.comm_key;
 
 CREATE OR REPLACE TEMP TABLE gathered_streams (stream UBIGINT);
 CREATE OR REPLACE TEMP TABLE repeated_cells (stream UBIGINT, coll_sn UBIGINT);
@@ -78,11 +78,11 @@ WITH ranges AS (
     FROM collective_records
     GROUP BY stream
 ),
-plain AS (SELECT communicator FROM members GROUP BY communicator HAVING bool_and(plain))
+plain AS (SELECT comm_key FROM members GROUP BY comm_key HAVING bool_and(plain))
 SELECT r.stream, r.first_sn, r.last_sn, s.n_ranks, r.records
 FROM ranges AS r
 JOIN streams AS s ON s.stream = r.stream
-SEMI JOIN plain AS p ON p.communicator = s.communicator
+SEMI JOIN plain AS p ON p.comm_key = s.comm_key
 WHERE r.all_numbered AND NOT EXISTS (
     FROM kernel_times WHERE NOT isfinite(coll_exec_time_us) OR coll_msg_size_bytes = $no_size::UBIGINT
 )
@@ -198,8 +198,8 @@ WITH placed AS (
         nullif(g.last_dump_us, $no_dump) AS last_dump_us
     FROM gathered AS g
     JOIN streams AS s ON s.stream = g.stream
-    LEFT JOIN members AS a ON a.communicator = s.communicator AND a.rank = g.shortest_rank
-    LEFT JOIN members AS b ON b.communicator = s.communicator AND b.rank = g.second_rank
+    LEFT JOIN members AS a ON a.comm_key = s.comm_key AND a.rank = g.shortest_rank
+    LEFT JOIN members AS b ON b.comm_key = s.comm_key AND b.rank = g.second_rank
 )
 """
 

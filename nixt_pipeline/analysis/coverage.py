@@ -7,61 +7,45 @@ from nixt_pipeline.inspector.taxonomy import RUN, U64, Column, Role
 SQL = """
 WITH records_by_rank AS (
     SELECT
-        -- Grouping by one number is faster than by four strings and numbers.
-        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, rank, hostname, count(*) AS records
+        comm_key, coll, rank, hostname, count(*) AS records
     FROM stored_events
     WHERE kind = 'collective'
-    GROUP BY communicator, coll, rank, hostname
+    GROUP BY comm_key, coll, rank, hostname
 ),
 seen AS (
     SELECT
-        communicator, coll,
+        comm_key, coll,
         count(DISTINCT rank) AS ranks_seen,
         count(DISTINCT hostname) AS hosts_seen,
         sum(records) AS records,
         min(records) AS records_per_rank_min,
         max(records) AS records_per_rank_max
     FROM records_by_rank
-    GROUP BY communicator, coll
-),
-numbers AS (
-    SELECT
-        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll,
-        min(coll_sn) AS first_sn,
-        max(coll_sn) AS last_sn,
-        max(coll_sn) - min(coll_sn) + 1 AS sn_expected,
-        count(coll_sn) FILTER (WHERE occurrence = 1) AS sn_seen,
-        sum(ranks_seen) FILTER (WHERE occurrence = 1) AS captured,
-        count(*) FILTER (WHERE complete) AS complete_cells,
-        count(*) AS cells
-    FROM cells
-    GROUP BY communicator, coll
+    GROUP BY comm_key, coll
 ),
 dropped AS (
-    SELECT id, comm_name, n_ranks, nnodes, sum(dropped) AS dropped_by_plugin
+    SELECT comm_key, sum(dropped) AS dropped_by_plugin
     FROM (
         -- Each writer counts up from the start of its process: its highest count is its total.
-        SELECT id, comm_name, n_ranks, nnodes, rank, hostname, pid, max(coll_dropped_total) AS dropped
+        SELECT comm_key, rank, hostname, pid, max(coll_dropped_total) AS dropped
         FROM auxiliary
         WHERE record_kind = 'dump_stats'
-        GROUP BY id, comm_name, n_ranks, nnodes, rank, hostname, pid
+        GROUP BY comm_key, rank, hostname, pid
     )
-    GROUP BY id, comm_name, n_ranks, nnodes
+    GROUP BY comm_key
 )
 SELECT
     c.run, c.incarnation, c.id, c.comm_name, c.n_ranks, c.nnodes, c.coll_type, s.coll,
     s.ranks_seen, s.hosts_seen, n.first_sn, n.last_sn, n.sn_expected, n.sn_seen, s.records,
-    n.captured / (c.n_ranks * n.sn_expected::DOUBLE) AS capture_rate,
+    n.records_captured / n.records_expected AS capture_rate,
     coalesce(n.complete_cells, 0) AS complete_cells,
     coalesce(n.cells, 0) AS cells,
     n.complete_cells / n.cells AS complete_share,
     s.records_per_rank_min, s.records_per_rank_max, d.dropped_by_plugin
 FROM seen AS s
-JOIN communicators AS c ON hash(c.id, c.comm_name, c.n_ranks, c.nnodes) = s.communicator
-LEFT JOIN numbers AS n ON n.communicator = s.communicator AND n.coll IS NOT DISTINCT FROM s.coll
-LEFT JOIN dropped AS d
-    ON d.id IS NOT DISTINCT FROM c.id AND d.comm_name IS NOT DISTINCT FROM c.comm_name
-    AND d.n_ranks IS NOT DISTINCT FROM c.n_ranks AND d.nnodes IS NOT DISTINCT FROM c.nnodes
+JOIN communicators AS c ON c.comm_key = s.comm_key
+LEFT JOIN series AS n ON n.comm_key = s.comm_key AND n.coll IS NOT DISTINCT FROM s.coll
+LEFT JOIN dropped AS d ON d.comm_key = s.comm_key
 ORDER BY c.incarnation, c.n_ranks DESC, c.nnodes DESC, c.comm_name, c.id, s.coll
 """
 

@@ -2,7 +2,7 @@
 
 from nixt_pipeline.analysis.base import TOP, Analysis, Highlights, Row
 from nixt_pipeline.analysis.columns import count, derived, event
-from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL, same_kernel
+from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings
@@ -18,15 +18,13 @@ WITH {KERNELS},
 counts AS (
     SELECT h.rank_by_bytes, '{{measure}}' AS measure, e.{{value}} AS value, sum(e.records)::BIGINT AS n
     FROM kernel_times AS e
-    JOIN hottest AS h
-        ON h.kind = e.kind AND {same_kernel("h", "e")}
+    JOIN hottest AS h ON h.kernel_key = e.kernel_key
     WHERE e.{{value}} IS NOT NULL
     GROUP BY ALL
     UNION ALL
     SELECT h.rank_by_bytes, '{{transfer_measure}}', c.{{transfer}}, count(*)
     FROM cells AS c
-    JOIN hottest AS h
-        ON h.kind = 'collective' AND {same_kernel("h", "c")}
+    JOIN hottest AS h ON h.kernel_key = c.kernel_key
     WHERE {{usable}}
     GROUP BY ALL
 ),

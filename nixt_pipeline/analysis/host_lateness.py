@@ -17,20 +17,20 @@ cut AS (
 ),
 places AS (
     SELECT
-        hash(incarnation, id, comm_name, n_ranks, nnodes) AS communicator,
+        comm_key,
         hostname, count(DISTINCT rank) AS ranks,
-        count(*) OVER (PARTITION BY communicator) AS hosts
+        count(*) OVER (PARTITION BY comm_key) AS hosts
     FROM membership
     WHERE hostname IS NOT NULL
-    GROUP BY communicator, hostname
+    GROUP BY comm_key, hostname
 ),
 -- Where all ranks share a host, it is last by definition.
-spanning AS (SELECT DISTINCT communicator FROM places WHERE hosts > 1),
+spanning AS (SELECT DISTINCT comm_key FROM places WHERE hosts > 1),
 waits AS (
     SELECT
         c.incarnation,
         s.start_us + (c.first_dump_us - s.start_us) // s.bin_width_us * s.bin_width_us AS bin_start_us,
-        s.bin_width_us, p.communicator, c.n_ranks, c.min_hostname AS hostname,
+        s.bin_width_us, p.comm_key, c.n_ranks, c.min_hostname AS hostname,
         -- Ranks with equal shortest times arrived together, within the clock's microsecond: nobody was last.
         count(*) FILTER (c.min_exec_time_us < c.second_min_exec_time_us) AS decided,
         count(*) AS cells,
@@ -38,7 +38,7 @@ waits AS (
         sum(c.sum_exec_time_us) AS rank_time_us
     FROM cells AS c
     JOIN spans AS s ON s.incarnation = c.incarnation
-    JOIN spanning AS p ON p.communicator = hash(c.incarnation, c.id, c.comm_name, c.n_ranks, c.nnodes)
+    JOIN spanning AS p ON p.comm_key = c.comm_key
     CROSS JOIN cut
     WHERE c.complete AND c.coll IN (SELECT unnest($sync_collectives)) AND c.first_dump_us IS NOT NULL
         -- In a small collective of the whole job, a loss or a flag, whoever ends the step is waited for by design.
@@ -47,7 +47,7 @@ waits AS (
 ),
 by_communicator AS (
     SELECT
-        incarnation, bin_start_us, bin_width_us, communicator, n_ranks,
+        incarnation, bin_start_us, bin_width_us, comm_key, n_ranks,
         sum(decided) AS decided, sum(cells) AS cells
     FROM waits
     GROUP BY ALL
@@ -58,7 +58,7 @@ due AS (
         sum(w.cells) AS cells,
         sum(w.decided * p.ranks / w.n_ranks) AS expected_last_arrivals
     FROM by_communicator AS w
-    JOIN places AS p ON p.communicator = w.communicator
+    JOIN places AS p ON p.comm_key = w.comm_key
     GROUP BY ALL
 ),
 late AS (

@@ -26,12 +26,12 @@ KERNELS = """
 kernel_records AS (
     SELECT
         any_value(run) AS run,
-        kind, coll, coll_type, n_ranks, nnodes, coll_msg_size_bytes,
+        kernel_key, kind, coll, coll_type, n_ranks, nnodes, coll_msg_size_bytes,
         sum(t.records) AS records,
         coalesce(sum(coll_msg_size_bytes::HUGEINT * t.records), 0)::DOUBLE AS payload_bytes,
         concat(coalesce(nullif(coll, ''), '(unnamed)'), ' ', coll_type, ' ', n_ranks, 'r/', nnodes, 'n ') AS operation
     FROM kernel_times AS t
-    GROUP BY kind, coll, coll_type, n_ranks, nnodes, coll_msg_size_bytes
+    GROUP BY kernel_key, kind, coll, coll_type, n_ranks, nnodes, coll_msg_size_bytes
 ),
 kernels AS (
     SELECT
@@ -48,22 +48,13 @@ kernels AS (
 """
 
 
-def same_kernel(a: str, b: str) -> str:
-    """The SQL condition that a row of `a` and one of `b` have one function, communicator shape and message size."""
-    names = ("coll", "n_ranks", "nnodes", "coll_msg_size_bytes")
-    return "\n        AND ".join(f"{a}.{name} IS NOT DISTINCT FROM {b}.{name}" for name in names)
-
-
 SQL = f"""
 WITH {KERNELS},
 counts AS (
     SELECT
-        kind, coll, n_ranks, nnodes, coll_msg_size_bytes,
-        wire_bytes(coll, coll_msg_size_bytes, n_ranks) AS wire_bytes,
+        kernel_key, wire_bytes(coll, coll_msg_size_bytes, n_ranks) AS wire_bytes,
         coll_exec_time_us, coll_busbw_gbs,
-        sum(records)::BIGINT AS n,
-        -- Sorting by one number is faster than by five strings and numbers.
-        hash(kind, coll, n_ranks, nnodes, coll_msg_size_bytes) AS number
+        sum(records)::BIGINT AS n
     FROM kernel_times
     GROUP BY ALL
 ),
@@ -77,13 +68,13 @@ ranked AS (
         sum(n * coll_busbw_gbs) OVER (kernel) / busbw_total AS busbw_mean
     FROM counts
     WINDOW
-        kernel AS (PARTITION BY number),
-        by_time AS (PARTITION BY number ORDER BY coll_exec_time_us NULLS LAST),
-        by_bandwidth AS (PARTITION BY number ORDER BY coll_busbw_gbs NULLS LAST)
+        kernel AS (PARTITION BY kernel_key),
+        by_time AS (PARTITION BY kernel_key ORDER BY coll_exec_time_us NULLS LAST),
+        by_bandwidth AS (PARTITION BY kernel_key ORDER BY coll_busbw_gbs NULLS LAST)
 ),
 measured AS (
     SELECT
-        kind, coll, n_ranks, nnodes, coll_msg_size_bytes,
+        kernel_key,
         round(sum(wire_bytes * n)) AS wire_bytes,
         round(sum(coll_exec_time_us * n), 3) AS rank_time_us,
         quantile_of_counts(coll_busbw_gbs, busbw_upto, busbw_total, 0.1) AS busbw_p10_gbs,
@@ -95,39 +86,27 @@ measured AS (
         quantile_of_counts(coll_exec_time_us, time_upto, time_total, 0.5) AS exec_time_p50_us,
         quantile_of_counts(coll_exec_time_us, time_upto, time_total, 0.99) AS exec_time_p99_us
     FROM ranked
-    GROUP BY kind, coll, n_ranks, nnodes, coll_msg_size_bytes
+    GROUP BY kernel_key
 ),
 members AS (
-    SELECT DISTINCT
-        hash(kind, coll, n_ranks, nnodes, coll_msg_size_bytes) AS number,
-        hash(id, comm_name, n_ranks, nnodes) AS communicator, hostname
-    FROM stored_events
+    SELECT DISTINCT kernel_key, comm_key, hostname FROM stored_events
 ),
 spread AS (
-    SELECT number, count(DISTINCT communicator) AS communicators, count(DISTINCT hostname) AS hosts
+    SELECT kernel_key, count(DISTINCT comm_key) AS communicators, count(DISTINCT hostname) AS hosts
     FROM members
-    GROUP BY number
+    GROUP BY kernel_key
 ),
 -- Sequence numbers count all sizes of a function together, so capture is known per communicator and function only.
-capture_by_communicator AS (
-    SELECT
-        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll,
-        sum(ranks_seen) FILTER (WHERE occurrence = 1) AS captured,
-        n_ranks * (max(coll_sn)::DOUBLE - min(coll_sn)::DOUBLE + 1) AS expected
-    FROM cells
-    GROUP BY communicator, n_ranks, coll
-),
 capture AS (
-    SELECT m.number, sum(c.captured) / sum(c.expected) AS capture_rate
-    FROM (SELECT DISTINCT number, communicator FROM members) AS m
-    JOIN kernels AS k
-        ON k.kind = 'collective' AND m.number = hash(k.kind, k.coll, k.n_ranks, k.nnodes, k.coll_msg_size_bytes)
-    JOIN capture_by_communicator AS c ON c.communicator = m.communicator AND c.coll IS NOT DISTINCT FROM k.coll
-    GROUP BY m.number
+    SELECT m.kernel_key, sum(s.records_captured) / sum(s.records_expected) AS capture_rate
+    FROM (SELECT DISTINCT kernel_key, comm_key FROM members) AS m
+    JOIN kernels AS k ON k.kind = 'collective' AND k.kernel_key = m.kernel_key
+    JOIN series AS s ON s.comm_key = m.comm_key AND s.coll IS NOT DISTINCT FROM k.coll
+    GROUP BY m.kernel_key
 ),
 transfers AS (
     SELECT
-        coll, n_ranks, nnodes, coll_msg_size_bytes,
+        kernel_key,
         count(*) AS collectives,
         count(*) FILTER (WHERE splits) AS complete_cells,
         round(sum(min_exec_time_us) FILTER (WHERE splits), 3) AS transfer_time_us,
@@ -137,7 +116,7 @@ transfers AS (
         -- Time splits into waiting and transfer only when all ranks are there, and only where all ranks end together.
         SELECT *, complete AND coalesce(coll IN (SELECT unnest($sync_collectives)), false) AS splits FROM cells
     )
-    GROUP BY coll, n_ranks, nnodes, coll_msg_size_bytes
+    GROUP BY kernel_key
 )
 SELECT
     k.run, k.rank_by_bytes, k.label, k.kind, k.coll, k.coll_type, k.n_ranks, k.nnodes, k.coll_msg_size_bytes, k.records,
@@ -151,12 +130,10 @@ SELECT
         AS cumulative_share_of_payload,
     m.rank_time_us / nullif(sum(m.rank_time_us) OVER (), 0) AS share_of_rank_time
 FROM kernels AS k
-JOIN measured AS m
-    ON m.kind = k.kind AND {same_kernel("m", "k")}
-JOIN spread AS s ON s.number = hash(k.kind, k.coll, k.n_ranks, k.nnodes, k.coll_msg_size_bytes)
-LEFT JOIN capture AS c ON c.number = s.number
-LEFT JOIN transfers AS t
-    ON k.kind = 'collective' AND {same_kernel("t", "k")}
+JOIN measured AS m ON m.kernel_key = k.kernel_key
+JOIN spread AS s ON s.kernel_key = k.kernel_key
+LEFT JOIN capture AS c ON c.kernel_key = k.kernel_key
+LEFT JOIN transfers AS t ON t.kernel_key = k.kernel_key
 ORDER BY k.rank_by_bytes
 """
 

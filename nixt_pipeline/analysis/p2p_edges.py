@@ -15,7 +15,7 @@ _SHARES = Shares(
     """,
     sql="""
     SELECT
-        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll AS side,
+        comm_key, coll AS side,
         CASE coll WHEN 'Send' THEN rank ELSE p2p_peer END AS source_rank,
         CASE coll WHEN 'Send' THEN p2p_peer ELSE rank END AS target_rank,
         coll_msg_size_bytes,
@@ -31,18 +31,19 @@ _SHARES = Shares(
 SQL = """
 WITH edges AS (
     SELECT
-        c.incarnation, c.id, c.comm_name, c.n_ranks, c.nnodes, source_rank, target_rank, coll_msg_size_bytes,
+        c.comm_key, c.incarnation, c.id, c.comm_name, c.n_ranks, c.nnodes,
+        source_rank, target_rank, coll_msg_size_bytes,
         coalesce(sum(s.records) FILTER (side = 'Send'), 0) AS send_records,
         coalesce(sum(s.records) FILTER (side = 'Recv'), 0) AS recv_records,
         -- A rank is in one process; after a restart in the same communicator it can be two, of which one is taken.
         min(time_p50_us) FILTER (side = 'Send') AS send_time_p50_us,
         min(time_p50_us) FILTER (side = 'Recv') AS recv_time_p50_us
     FROM shares AS s
-    JOIN communicators AS c ON hash(c.id, c.comm_name, c.n_ranks, c.nnodes) = s.communicator
+    JOIN communicators AS c ON c.comm_key = s.comm_key
     GROUP BY ALL
 ),
 places AS (
-    SELECT incarnation, id, comm_name, n_ranks, nnodes, rank, arg_min(hostname, pid) AS hostname, min(pid) AS pid,
+    SELECT comm_key, rank, arg_min(hostname, pid) AS hostname, min(pid) AS pid,
         arg_min(coalesce(process, hostname || '-pid' || pid), pid) AS process
     FROM membership
     GROUP BY ALL
@@ -64,12 +65,8 @@ SELECT
         WHEN e.send_time_p50_us < e.recv_time_p50_us THEN 'Recv'
     END AS waiting_side
 FROM edges AS e
-LEFT JOIN places AS s
-    ON s.incarnation = e.incarnation AND s.id IS NOT DISTINCT FROM e.id AND s.comm_name IS NOT DISTINCT FROM e.comm_name
-    AND s.n_ranks IS NOT DISTINCT FROM e.n_ranks AND s.nnodes IS NOT DISTINCT FROM e.nnodes AND s.rank = e.source_rank
-LEFT JOIN places AS t
-    ON t.incarnation = e.incarnation AND t.id IS NOT DISTINCT FROM e.id AND t.comm_name IS NOT DISTINCT FROM e.comm_name
-    AND t.n_ranks IS NOT DISTINCT FROM e.n_ranks AND t.nnodes IS NOT DISTINCT FROM e.nnodes AND t.rank = e.target_rank
+LEFT JOIN places AS s ON s.comm_key = e.comm_key AND s.rank = e.source_rank
+LEFT JOIN places AS t ON t.comm_key = e.comm_key AND t.rank = e.target_rank
 ORDER BY ALL
 """
 

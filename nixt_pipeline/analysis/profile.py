@@ -220,16 +220,11 @@ of_keys AS (
         )
     )
 ),
-by_communicator AS (
-    SELECT
-        sum(ranks_seen) FILTER (WHERE occurrence = 1) AS captured,
-        n_ranks * (max(coll_sn)::DOUBLE - min(coll_sn)::DOUBLE + 1) AS expected
-    FROM cells
-    GROUP BY incarnation, id, comm_name, n_ranks, nnodes, coll
-),
 of_capture AS (
-    SELECT sum(captured) / sum(expected) AS capture_rate, min(captured / expected) AS capture_rate_min
-    FROM by_communicator
+    SELECT
+        sum(records_captured) / sum(records_expected) AS capture_rate,
+        min(records_captured / records_expected) AS capture_rate_min
+    FROM series
 ),
 of_cells AS (
     SELECT

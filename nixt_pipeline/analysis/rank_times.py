@@ -24,20 +24,18 @@ _SHARES = Shares(
     parameters=OF_HOSTS.format(columns="0 AS min_message_bytes"),
     sql=f"""
     WITH {_HOTTEST}
-    SELECT rank_by_bytes, communicator, rank, hostname, pid, {SAMPLES}
+    SELECT rank_by_bytes, comm_key, rank, hostname, pid, {SAMPLES}
     FROM (
         SELECT
-            h.rank_by_bytes, hash(e.id, e.comm_name, e.n_ranks, e.nnodes) AS communicator, e.rank, e.hostname, e.pid,
+            h.rank_by_bytes, e.comm_key, e.rank, e.hostname, e.pid,
             e.coll, e.n_ranks, e.nnodes, e.coll_msg_size_bytes, e.coll_exec_time_us, e.coll_busbw_gbs, e.flags
         FROM stored_events AS e
-        JOIN hottest AS h
-            ON hash(h.kind, h.coll, h.n_ranks, h.nnodes, h.coll_msg_size_bytes)
-            = hash(e.kind, e.coll, e.n_ranks, e.nnodes, e.coll_msg_size_bytes)
+        JOIN hottest AS h ON h.kernel_key = e.kernel_key
         WHERE e.hostname BETWEEN $first_host AND $last_host OR ($first_host IS NULL AND e.hostname IS NULL)
     )
-    GROUP BY rank_by_bytes, communicator, rank, hostname, pid, {KERNEL}
+    GROUP BY rank_by_bytes, comm_key, rank, hostname, pid, {KERNEL}
     """,
-    levels=(("rank_by_bytes", "communicator", "rank", "hostname", "pid"),),
+    levels=(("rank_by_bytes", "comm_key", "rank", "hostname", "pid"),),
     busbw_quantiles=(0.5,),
     time_quantiles=(0, 0.25, 0.5, 0.75, 1),
 )
@@ -46,7 +44,7 @@ SQL = f"""
 WITH {_HOTTEST},
 members AS (
     SELECT
-        hash(hash(id, comm_name, n_ranks, nnodes), rank, hostname, pid) AS member,
+        hash(comm_key, rank, hostname, pid) AS member,
         coalesce(process, hostname || '-pid' || pid) AS process
     FROM membership
 )
@@ -61,8 +59,8 @@ SELECT
         AS above_lowest_us
 FROM shares AS s
 JOIN hottest AS h ON h.rank_by_bytes = s.rank_by_bytes
-JOIN communicators AS c ON hash(c.id, c.comm_name, c.n_ranks, c.nnodes) = s.communicator
-LEFT JOIN members AS m ON m.member = hash(s.communicator, s.rank, s.hostname, s.pid)
+JOIN communicators AS c ON c.comm_key = s.comm_key
+LEFT JOIN members AS m ON m.member = hash(s.comm_key, s.rank, s.hostname, s.pid)
 ORDER BY c.incarnation, h.rank_by_bytes, c.comm_name, c.id, s.rank, s.hostname, s.pid
 """
 

@@ -8,26 +8,21 @@ SQL = """
 WITH records_by_shape AS (
     SELECT
         any_value(run) AS run,
-        n_ranks, nnodes, coll_type, kind, coll, coll_msg_size_bytes,
+        kernel_key, n_ranks, nnodes, coll_type, kind, coll, coll_msg_size_bytes,
         sum(records) AS records,
         coalesce(sum(coll_msg_size_bytes::HUGEINT * records), 0)::DOUBLE AS payload_bytes
     FROM kernel_times
-    GROUP BY n_ranks, nnodes, coll_type, kind, coll, coll_msg_size_bytes
+    GROUP BY kernel_key, n_ranks, nnodes, coll_type, kind, coll, coll_msg_size_bytes
 ),
 cells_by_shape AS (
-    SELECT n_ranks, nnodes, coll, coll_msg_size_bytes, count(*) AS collectives
-    FROM cells
-    GROUP BY n_ranks, nnodes, coll, coll_msg_size_bytes
+    SELECT kernel_key, count(*) AS collectives FROM cells GROUP BY kernel_key
 )
 SELECT
     r.run, r.n_ranks, r.nnodes, r.coll_type, r.kind, r.coll, r.coll_msg_size_bytes, r.records,
     CASE WHEN r.kind = 'collective' THEN coalesce(c.collectives, 0) END AS collectives,
     r.payload_bytes
 FROM records_by_shape AS r
-LEFT JOIN cells_by_shape AS c
-    ON r.kind = 'collective'
-    AND c.n_ranks IS NOT DISTINCT FROM r.n_ranks AND c.nnodes IS NOT DISTINCT FROM r.nnodes
-    AND c.coll IS NOT DISTINCT FROM r.coll AND c.coll_msg_size_bytes IS NOT DISTINCT FROM r.coll_msg_size_bytes
+LEFT JOIN cells_by_shape AS c ON c.kernel_key = r.kernel_key
 ORDER BY r.n_ranks DESC, r.nnodes DESC, r.kind, r.coll, r.coll_msg_size_bytes
 """
 

@@ -35,7 +35,7 @@ WITH launch AS (
 comms AS MATERIALIZED (
     SELECT
         row_number() OVER (ORDER BY c.id, c.comm_name, c.n_ranks, c.nnodes) AS comm,
-        hash(c.id, c.comm_name, c.n_ranks, c.nnodes) AS communicator,
+        c.comm_key,
         c.n_ranks, hash(c.n_ranks, c.nnodes, c.parallel_role) AS shape
     FROM communicators AS c
     JOIN launch AS l ON l.incarnation = c.incarnation
@@ -43,7 +43,7 @@ comms AS MATERIALIZED (
 groups AS (
     SELECT k.comm, list(DISTINCT m.hostname ORDER BY m.hostname) AS hosts
     FROM membership AS m
-    JOIN comms AS k ON k.communicator = hash(m.id, m.comm_name, m.n_ranks, m.nnodes)
+    JOIN comms AS k ON k.comm_key = m.comm_key
     WHERE m.hostname IS NOT NULL
     GROUP BY k.comm
 ),
@@ -57,7 +57,7 @@ seen AS MATERIALIZED (
             AND c.coll IN (SELECT unnest($sync_collectives)), false
         ) AS usable
     FROM cells AS c
-    JOIN comms AS k ON k.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes)
+    JOIN comms AS k ON k.comm_key = c.comm_key
     WHERE c.coll_sn IS NOT NULL
 ),
 streams AS (

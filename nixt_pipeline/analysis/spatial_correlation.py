@@ -43,7 +43,7 @@ _SHARES = Shares(
 SQL = """
 WITH complete_cells AS (
     SELECT
-        incarnation, id, comm_name, n_ranks, nnodes, coll, coll_type,
+        incarnation, comm_key, n_ranks, coll, coll_type,
         count(*) AS cells,
         count(*) FILTER (WHERE min_exec_time_us < second_min_exec_time_us) AS decided
     FROM cells
@@ -53,15 +53,15 @@ WITH complete_cells AS (
 -- In a complete cell every member of the communicator took part, so membership says where the cells belong.
 members AS (
     SELECT
-        incarnation, hash(id, comm_name, n_ranks, nnodes) AS communicator, rank, hostname, pid,
+        incarnation, comm_key, rank, hostname, pid,
         writer_of(process, hostname, pid) AS writer
     FROM membership
 ),
 places AS (
-    SELECT 'process' AS level, incarnation, communicator, hostname, writer, count(DISTINCT rank) AS ranks
+    SELECT 'process' AS level, incarnation, comm_key, hostname, writer, count(DISTINCT rank) AS ranks
     FROM members GROUP BY ALL
     UNION ALL
-    SELECT 'host', incarnation, communicator, hostname, NULL, count(DISTINCT rank)
+    SELECT 'host', incarnation, comm_key, hostname, NULL, count(DISTINCT rank)
     FROM members GROUP BY ALL
 ),
 participation AS (
@@ -71,12 +71,12 @@ participation AS (
         sum(c.decided * p.ranks / c.n_ranks) AS expected_last_arrivals
     FROM complete_cells AS c
     JOIN places AS p
-        ON p.incarnation = c.incarnation AND p.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes)
+        ON p.incarnation = c.incarnation AND p.comm_key = c.comm_key
     GROUP BY ALL
 ),
 last_ranks AS (
     SELECT
-        hash(id, comm_name, n_ranks, nnodes) AS communicator, min_rank AS rank, min_hostname AS hostname,
+        comm_key, min_rank AS rank, min_hostname AS hostname,
         min_pid AS pid, coll, coll_type, count(*) AS cells
     FROM cells
     WHERE complete AND n_ranks > 1 AND coll IN (SELECT unnest($sync_collectives))
@@ -88,7 +88,7 @@ process_arrivals AS (
     SELECT l.hostname, m.writer, l.coll, l.coll_type, sum(l.cells) AS last_arrivals
     FROM last_ranks AS l
     JOIN members AS m
-        ON hash(m.communicator, m.rank, m.hostname, m.pid) = hash(l.communicator, l.rank, l.hostname, l.pid)
+        ON hash(m.comm_key, m.rank, m.hostname, m.pid) = hash(l.comm_key, l.rank, l.hostname, l.pid)
     GROUP BY ALL
 ),
 arrivals AS (

@@ -2,7 +2,7 @@
 
 from nixt_pipeline.analysis.base import TOP, Analysis, Highlights, Row
 from nixt_pipeline.analysis.columns import count, derived, event
-from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL, same_kernel
+from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.inspector.taxonomy import RUN
 from nixt_pipeline.settings import Settings
@@ -21,19 +21,17 @@ hottest AS (
 ),
 by_rank AS (
     SELECT
-        c.incarnation, r.* EXCLUDE (communicator)
+        c.incarnation, r.* EXCLUDE (comm_key)
     FROM (
         SELECT
-            h.rank_by_bytes, hash(e.id, e.comm_name, e.n_ranks, e.nnodes) AS communicator, e.rank,
+            h.rank_by_bytes, e.comm_key, e.rank,
             count(*)::DOUBLE AS n, avg(e.coll_exec_time_us) AS mean_us, var_pop(e.coll_exec_time_us) AS variance
         FROM stored_events AS e
-        JOIN hottest AS h
-            ON hash(h.kind, h.coll, h.n_ranks, h.nnodes, h.coll_msg_size_bytes)
-            = hash(e.kind, e.coll, e.n_ranks, e.nnodes, e.coll_msg_size_bytes)
+        JOIN hottest AS h ON h.kernel_key = e.kernel_key
         WHERE e.coll_exec_time_us IS NOT NULL
         GROUP BY ALL
     ) AS r
-    JOIN communicators AS c ON hash(c.id, c.comm_name, c.n_ranks, c.nnodes) = r.communicator
+    JOIN communicators AS c ON c.comm_key = r.comm_key
 ),
 weighted AS (
     SELECT *, sum(n * mean_us) OVER kernel / sum(n) OVER kernel AS total_mean_us
@@ -55,8 +53,7 @@ transfers AS (
         avg(c.min_exec_time_us) AS mean_us, var_pop(c.min_exec_time_us) AS variance,
         sum(c.wait_us) / sum(c.n_ranks) AS wait_us
     FROM cells AS c
-    JOIN hottest AS h
-        ON {same_kernel("h", "c")}
+    JOIN hottest AS h ON h.kernel_key = c.kernel_key
     WHERE c.complete AND c.coll IN (SELECT unnest($sync_collectives))
     GROUP BY c.incarnation, h.rank_by_bytes
 )

@@ -5,7 +5,7 @@ from statistics import median
 
 from nixt_pipeline.analysis.base import Analysis, Highlights, Row, total
 from nixt_pipeline.analysis.columns import count, derived, event
-from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL, same_kernel
+from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.inspector.taxonomy import RUN, U64, Column, Role
 from nixt_pipeline.settings import Settings
@@ -54,7 +54,7 @@ binned AS (
         c.min_exec_time_us AS transfer_us, c.wait_us, c.wait_us / c.n_ranks AS rank_wait_us, c.n_ranks
     FROM cells AS c
     JOIN spans AS s ON s.incarnation = c.incarnation
-    LEFT JOIN hottest AS h ON {same_kernel("h", "c")}
+    LEFT JOIN hottest AS h ON h.kernel_key = c.kernel_key
     WHERE {_USABLE} AND c.first_dump_us IS NOT NULL
 )
 SELECT
@@ -79,7 +79,7 @@ usable AS (
         c.incarnation, h.rank_by_bytes, h.label, h.coll, h.coll_type, c.coll_sn,
         c.min_exec_time_us AS transfer_us, c.wait_us / c.n_ranks AS rank_wait_us
     FROM cells AS c
-    JOIN hottest AS h ON {same_kernel("h", "c")}
+    JOIN hottest AS h ON h.kernel_key = c.kernel_key
     WHERE {_USABLE} AND c.coll_sn IS NOT NULL
 ),
 numbered AS (

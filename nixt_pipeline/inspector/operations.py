@@ -109,6 +109,10 @@ CREATE OR REPLACE MACRO wire_bytes(coll, size_bytes, n_ranks) AS CASE
     WHEN coll IN ('AllGather', 'AllGatherV', 'ReduceScatter') THEN size_bytes::DOUBLE * (n_ranks - 1)
     WHEN coll IN ('Broadcast', 'Reduce', 'Send', 'Recv', 'SendRecv') THEN size_bytes::DOUBLE
 END;
+-- Joining and grouping by four or five strings and numbers costs several times as much as by their hash.
+CREATE OR REPLACE MACRO comm_key(id, comm_name, n_ranks, nnodes) AS hash(id, comm_name, n_ranks, nnodes);
+CREATE OR REPLACE MACRO kernel_key(kind, coll, n_ranks, nnodes, size_bytes) AS
+    hash(kind, coll, n_ranks, nnodes, size_bytes);
 """
 
 

@@ -43,7 +43,7 @@ CREATE OR REPLACE VIEW events AS
 SELECT
     e.run,
     {incarnation} AS incarnation,
-    e.* EXCLUDE (run, process, writer) REPLACE (
+    e.* EXCLUDE (run, process, writer, comm_key, kernel_key) REPLACE (
         coalesce(e.coll_algobw_gbs, CASE WHEN e.flags & {bandwidth_flags} = 0
             THEN to_six_decimals(algobw_gbs(e.coll, e.coll_msg_size_bytes, e.n_ranks, e.coll_exec_time_us))
         END) AS coll_algobw_gbs,
@@ -51,7 +51,7 @@ SELECT
             THEN to_six_decimals(busbw_gbs(e.coll, e.coll_msg_size_bytes, e.n_ranks, e.coll_exec_time_us))
         END) AS coll_busbw_gbs
     ),
-    e.process,
+    e.process, e.comm_key, e.kernel_key,
     coll_type(e.n_ranks, e.nnodes) AS coll_type,
     CASE coll_type(e.n_ranks, e.nnodes)
         WHEN '{canonical}' THEN '{alias}'
@@ -107,10 +107,30 @@ _WITH_HEADERS = ("events", "channels", "auxiliary")
 
 # A communicator belongs to exactly one incarnation, so this join never multiplies rows; it is left out for the usual
 # run of one launch.
-_INCARNATION_JOIN = """
-LEFT JOIN communicators AS c
-    ON c.run = e.run AND c.id = e.id AND c.n_ranks = e.n_ranks AND c.nnodes = e.nnodes
-    AND c.comm_name IS NOT DISTINCT FROM e.comm_name
+_INCARNATION_JOIN = "LEFT JOIN communicators AS c ON c.run = e.run AND c.comm_key = e.comm_key"
+
+_KEYS = {
+    "comm_key": ("id", "comm_name", "n_ranks", "nnodes"),
+    "kernel_key": ("kind", "coll", "n_ranks", "nnodes", "coll_msg_size_bytes"),
+}
+_CELL_KEYS = (
+    ", comm_key(id, comm_name, n_ranks, nnodes) AS comm_key"
+    ", kernel_key('collective', coll, n_ranks, nnodes, coll_msg_size_bytes) AS kernel_key"
+)
+
+# A series is what has sequence numbers of its own: a collective function of a communicator. Repeated numbers (replays
+# of CUDA graphs) are not counted as captured. Sequence numbers of a broken log span more than an integer holds.
+_SERIES_VIEW = """
+CREATE OR REPLACE VIEW series AS
+SELECT
+    run, incarnation, comm_key, id, comm_name, n_ranks, nnodes, coll_type, coll,
+    min(coll_sn) AS first_sn, max(coll_sn) AS last_sn, max(coll_sn) - min(coll_sn) + 1 AS sn_expected,
+    count(coll_sn) FILTER (occurrence = 1) AS sn_seen,
+    n_ranks * (max(coll_sn)::DOUBLE - min(coll_sn)::DOUBLE + 1) AS records_expected,
+    sum(ranks_seen) FILTER (occurrence = 1) AS records_captured,
+    count(*) AS cells, count(*) FILTER (complete) AS complete_cells
+FROM cells
+GROUP BY run, incarnation, comm_key, id, comm_name, n_ranks, nnodes, coll_type, coll;
 """
 
 _KIND_VIEWS = """
@@ -182,7 +202,8 @@ def create_views(con: duckdb.DuckDBPyConnection, settings: Settings, manifests: 
         source = _table(whole if table in LARGE_TABLES else generations, table, told_apart)
         # `events` adds columns that are computed from every row; what needs none of them reads `stored_events`.
         view = "stored_events" if table == "events" else table
-        con.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT {_plausible(table, settings)} FROM ({source})")
+        rows = f"SELECT {_plausible(table, settings)} FROM ({source})"
+        con.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT *{_keys(table)} FROM ({rows})")
     _add_missing_kernel_times(con, generations, whole, told_apart)
     several = any(manifest.incarnations > 1 for manifest in manifests)
     canonical_alias = next((canonical, alias) for alias, canonical in COLL_TYPE_ALIASES.items())
@@ -201,6 +222,7 @@ def create_views(con: duckdb.DuckDBPyConnection, settings: Settings, manifests: 
     )
     con.execute(_KIND_VIEWS)
     con.execute(_PLAUSIBLE_VIEW)
+    con.execute(_SERIES_VIEW)
     for directory in sorted((settings.data_dir / "results").glob("*/")):
         paths = [layout.results_path(settings, directory.name, manifest.run) for manifest in manifests]
         _create_result_view(con, directory.name, [path for path in paths if path.exists()])
@@ -216,6 +238,14 @@ def _plausible(table: str, settings: Settings) -> str:
     names = [column.name for column in taxonomy.TABLES[table] if column.name in limits]
     replaced = ", ".join(f"CASE WHEN {n} <= {limits[n]:d} THEN {n} END AS {n}" for n in names)
     return f"* REPLACE ({replaced})" if names else "*"
+
+
+def _keys(table: str) -> str:
+    """The keys that the view of a table has besides its columns, as further items of a SELECT."""
+    if table == "cells":
+        return _CELL_KEYS
+    columns = {column.name for column in taxonomy.TABLES[table]}
+    return "".join(f", {key}({', '.join(parts)}) AS {key}" for key, parts in _KEYS.items() if columns.issuperset(parts))
 
 
 def _create_result_view(con: duckdb.DuckDBPyConnection, name: str, files: list[Path]) -> None:
@@ -251,10 +281,9 @@ def _add_missing_kernel_times(
     without = [generation for generation in whole if not layout.table_files(generation, "kernel_times")]
     if any(layout.table_files(generation, "events") for generation in without):
         events = _table(without, "events", told_apart)
-        con.execute(
-            f"CREATE OR REPLACE VIEW kernel_times AS {_table(generations, 'kernel_times', told_apart)}"
-            f" UNION ALL BY NAME FROM ({kernel_times_sql(f'({events})')})"
-        )
+        stored = _table(generations, "kernel_times", told_apart)
+        rows = f"{stored} UNION ALL BY NAME FROM ({kernel_times_sql(f'({events})')})"
+        con.execute(f"CREATE OR REPLACE VIEW kernel_times AS SELECT *{_keys('kernel_times')} FROM ({rows})")
 
 
 def publish_catalog(settings: Settings) -> None:
