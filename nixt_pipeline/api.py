@@ -15,7 +15,7 @@ from nixt_pipeline.errors import StorageError, is_full
 from nixt_pipeline.fleet.against import compare_with_reference
 from nixt_pipeline.fleet.catalog import current_run_catalog
 from nixt_pipeline.fleet.compare.compare import compare_runs
-from nixt_pipeline.fleet.compare.results import Comparison
+from nixt_pipeline.fleet.compare.comparison import Comparison
 from nixt_pipeline.fleet.regression import with_regression
 from nixt_pipeline.fleet.selection import select
 from nixt_pipeline.inspector.runs import run_id

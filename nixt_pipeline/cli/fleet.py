@@ -10,9 +10,9 @@ from nixt_pipeline import api
 from nixt_pipeline.cli.output import format_option, input_errors, print_rows, say
 from nixt_pipeline.fleet.baselines import current_baselines, update_baselines
 from nixt_pipeline.fleet.catalog import RUN_CATALOG_COLUMNS, current_run_catalog
-from nixt_pipeline.fleet.compare.results import FAIL_ON, Comparison
+from nixt_pipeline.fleet.compare.comparison import FAIL_ON, Comparison
 from nixt_pipeline.fleet.compare.robust_stats import Change
-from nixt_pipeline.fleet.compare.text import as_markdown, as_text
+from nixt_pipeline.fleet.compare.wording import as_markdown, as_text
 from nixt_pipeline.fleet.decisions import Decision, decide
 from nixt_pipeline.fleet.hosts import current_host_health, is_named_too_often
 from nixt_pipeline.fleet.retention_policy import Policy, apply_retention, plan_retention

@@ -14,8 +14,8 @@ import pyarrow as pa
 from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
 from nixt_pipeline.fleet.baselines import current_baselines, members, read_baselines, urgent_finding
 from nixt_pipeline.fleet.compare.compare import ComparisonError, compare_on_machines
+from nixt_pipeline.fleet.compare.comparison import Comparison, Measure
 from nixt_pipeline.fleet.compare.matching import Side
-from nixt_pipeline.fleet.compare.results import Comparison, Measure
 from nixt_pipeline.fleet.compare.summaries import RunSummary, sound_summaries, stored_summary
 from nixt_pipeline.fleet.workload import Row
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I64, RUN, STRING, Column, Role, schema

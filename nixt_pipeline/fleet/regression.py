@@ -8,7 +8,7 @@ from nixt_pipeline.diagnosis.results import findings_table
 from nixt_pipeline.fleet.against import Reference, compare_with, reference_of
 from nixt_pipeline.fleet.baselines import read_baselines
 from nixt_pipeline.fleet.catalog import describe_run, stored_rows
-from nixt_pipeline.fleet.compare.results import Comparison, KernelComparison, Measure
+from nixt_pipeline.fleet.compare.comparison import Comparison, KernelComparison, Measure
 from nixt_pipeline.fleet.compare.summaries import Kernel, stored_summary
 from nixt_pipeline.fleet.workload import workload_of
 from nixt_pipeline.settings import Settings, Thresholds

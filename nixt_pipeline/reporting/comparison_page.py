@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nixt_pipeline.fleet.compare import text
+from nixt_pipeline.fleet.compare import wording
+from nixt_pipeline.fleet.compare.comparison import Comparison, Measure
 from nixt_pipeline.fleet.compare.explanation import Explanation
-from nixt_pipeline.fleet.compare.results import Comparison, Measure
-from nixt_pipeline.fleet.compare.text import facts, headline
+from nixt_pipeline.fleet.compare.wording import facts, headline
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.inspector.runs import run_id
 from nixt_pipeline.quantities import number, percent, plural
@@ -41,7 +41,7 @@ _WIDEST = 1.0
 
 def percentage(change: float | None) -> str:
     """`+7.1 %`; nothing for none."""
-    return "" if change is None else f"{text.percentage(change)} %"
+    return "" if change is None else f"{wording.percentage(change)} %"
 
 
 _COLUMNS = (

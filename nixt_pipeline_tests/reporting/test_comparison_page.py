@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from nixt_pipeline.fleet.compare.compare import compare_sides
-from nixt_pipeline.fleet.compare.results import Comparison
+from nixt_pipeline.fleet.compare.comparison import Comparison
 from nixt_pipeline.reporting.comparison_page import comparison_html
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.fleet.examples import Kernel, finding, side, slower, summary

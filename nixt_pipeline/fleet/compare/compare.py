@@ -14,12 +14,12 @@ import numpy as np
 from nixt_pipeline.errors import NixtError
 from nixt_pipeline.fleet.baselines import read_baselines
 from nixt_pipeline.fleet.compare import robust_stats
+from nixt_pipeline.fleet.compare.comparison import Basis, Comparison, KernelComparison, Measure, NotCompared
 from nixt_pipeline.fleet.compare.conclusion import conclude, next_step, with_hosts
 from nixt_pipeline.fleet.compare.explanation import Explanation, explain
 from nixt_pipeline.fleet.compare.matching import Matching, Pair, Side, match, workload_changes
 from nixt_pipeline.fleet.compare.other_hosts import Judge, sets_of_hosts
 from nixt_pipeline.fleet.compare.placement import on_machines, placement
-from nixt_pipeline.fleet.compare.results import Basis, Comparison, KernelComparison, Measure, NotCompared
 from nixt_pipeline.fleet.compare.robust_stats import Change
 from nixt_pipeline.fleet.compare.summaries import Floats, Kernel, RunSummary, load_summary, sound_summaries
 from nixt_pipeline.fleet.workload import workload_of

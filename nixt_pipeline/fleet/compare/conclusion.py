@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from nixt_pipeline.fleet.compare import robust_stats
+from nixt_pipeline.fleet.compare.comparison import KernelComparison, Measure, NotCompared
 from nixt_pipeline.fleet.compare.explanation import Explanation
 from nixt_pipeline.fleet.compare.matching import Matching, Side
 from nixt_pipeline.fleet.compare.placement import Placement
-from nixt_pipeline.fleet.compare.results import KernelComparison, Measure, NotCompared
 from nixt_pipeline.fleet.compare.robust_stats import Change, Estimate, Limits
 from nixt_pipeline.settings import Thresholds
 

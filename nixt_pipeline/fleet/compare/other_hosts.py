@@ -11,10 +11,10 @@ from statistics import mean, stdev
 import numpy as np
 
 from nixt_pipeline.fleet.compare import robust_stats
+from nixt_pipeline.fleet.compare.comparison import Measure
 from nixt_pipeline.fleet.compare.explanation import Explanation
 from nixt_pipeline.fleet.compare.matching import Pair
 from nixt_pipeline.fleet.compare.placement import Placement, changes_of_pairs
-from nixt_pipeline.fleet.compare.results import Measure
 from nixt_pipeline.fleet.compare.robust_stats import Change, Limits
 from nixt_pipeline.fleet.compare.summaries import Kernel, RunSummary
 from nixt_pipeline.settings import Thresholds

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from nixt_pipeline.fleet.compare.compare import compare_sides, of_one_workload
-from nixt_pipeline.fleet.compare.results import Comparison
+from nixt_pipeline.fleet.compare.comparison import Comparison
 from nixt_pipeline.fleet.compare.summaries import RunSummary
-from nixt_pipeline.fleet.compare.text import facts
+from nixt_pipeline.fleet.compare.wording import facts
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.fleet.examples import HOSTS, Kernel, side, slower, summary
 

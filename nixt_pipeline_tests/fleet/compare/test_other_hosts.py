@@ -8,9 +8,9 @@ import pytest
 
 import nixt_pipeline as nixt
 from nixt_pipeline.fleet.compare.compare import compare_sides
+from nixt_pipeline.fleet.compare.comparison import Comparison
 from nixt_pipeline.fleet.compare.explanation import costs
 from nixt_pipeline.fleet.compare.other_hosts import sets_of_hosts
-from nixt_pipeline.fleet.compare.results import Comparison
 from nixt_pipeline.fleet.compare.summaries import RunSummary
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline_tests.fleet.examples import Kernel, finding, side, slower, summary

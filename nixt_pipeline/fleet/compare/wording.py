@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from nixt_pipeline.fleet.compare.comparison import Comparison, Measure
 from nixt_pipeline.fleet.compare.conclusion import caution
-from nixt_pipeline.fleet.compare.results import Comparison, Measure
 from nixt_pipeline.fleet.compare.robust_stats import Change
 from nixt_pipeline.fleet.compare.summaries import KernelKey
 from nixt_pipeline.inert import markdown, visible
