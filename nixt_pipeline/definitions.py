@@ -2,11 +2,11 @@
 
     raw_log_inventory -> validated_records -> typed_events -> event_store -> collective_cells -> analyses, findings
     -> run_report
-    and across runs:  run_catalog -> baselines -> run_comparison; host_health; scaling; benchmark_variation
+    and for the fleet:  run_catalog -> baselines -> run_comparison; host_health; scaling; benchmark_variation
     -> fleet_report
 
 Each asset of the upper line has one partition per run (a training job's dump directory). The sensor `finished_runs`
-looks for new ones and starts the job `ingest_run`; `fleet_automation` then brings the cross-run assets up to date.
+looks for new ones and starts the job `ingest_run`; `fleet_automation` then brings the fleet's assets up to date.
 What an asset computes is a plain function of `nixt_pipeline.store`, `.analysis` or `.reporting`, which also work
 without Dagster (see `nixt_pipeline.api`).
 """

@@ -1,4 +1,4 @@
-"""What keeps the cross-run assets up to date without a schedule."""
+"""What keeps the fleet's assets up to date without a schedule."""
 
 import dagster as dg
 
@@ -8,7 +8,7 @@ _fleet_automation = dg.AutomationConditionSensorDefinition(
     "fleet_automation",
     target=dg.AssetSelection.groups(FLEET),
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Makes the cross-run assets again whenever the results of any run are new, even if other runs failed.",
+    description="Makes the fleet's assets again whenever the results of any run are new, even if other runs failed.",
 )
 
 defs = dg.Definitions(sensors=[_fleet_automation])

@@ -63,7 +63,7 @@ def result(
 def fleet_result(
     path: Path, rows: int | None, shown: Mapping[str, Any], numbers: Mapping[str, object] | None = None
 ) -> Result:
-    """The same of an asset that covers all runs."""
+    """The same of an asset of the fleet."""
     return _result("dagster/row_count", path, rows, shown, numbers)
 
 

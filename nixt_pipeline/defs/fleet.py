@@ -1,4 +1,4 @@
-"""Across runs: one row for each run, and the page that lists them all.
+"""The fleet: one row for each run, and the page that lists them all.
 
 These assets have no partitions. Declarative automation keeps them up to date: they are cheap, and few, which matters
 because the cost of evaluating conditions grows with the number of runs.
@@ -47,7 +47,7 @@ def all_runs(asset: str) -> dg.AssetDep:
 def fleet_asset(
     *, kinds: set[str], code_version: str, columns: Sequence[Column], deps: Sequence[dg.AssetDep]
 ) -> Callable[[Callable[..., Result]], dg.AssetsDefinition]:
-    """An asset over all runs, described by its docstring, that is kept up to date by itself."""
+    """An asset of the fleet, described by its docstring, that is kept up to date by itself."""
     return dg.asset(
         group_name=FLEET,
         kinds=kinds,
@@ -91,8 +91,8 @@ def run_catalog(settings: dg.ResourceParam[Settings]) -> Result:
     ],
 )
 def fleet_report(settings: dg.ResourceParam[Settings]) -> Result:
-    """**The page that lists every run** and links to its report, `reports/index.html`, and the page over all runs
-    together, `reports/fleet.html`: hosts to drain, runs that became slower, baselines, scaling, nccl-tests.
+    """**The page that lists every run** and links to its report, `reports/index.html`, and the fleet's page,
+    `reports/fleet.html`: hosts to drain, runs that became slower, baselines, scaling, nccl-tests.
 
     They are made again by themselves whenever a run has been reported.
     """

@@ -1,4 +1,4 @@
-"""Hosts over all runs."""
+"""The fleet's hosts."""
 
 from collections.abc import Iterator
 

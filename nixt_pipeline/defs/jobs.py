@@ -21,7 +21,7 @@ analyse_run = dg.define_asset_job(
     "analyse_run",
     dg.AssetSelection.assets(*_RESULTS),
     description="Cells, analyses and report of one run that is in the store; the logs are not read. "
-    "Launch it as a backfill over all runs after an analysis has changed.",
+    "Launch it as a backfill of all runs after an analysis has changed.",
     executor_def=dg.in_process_executor,
 )
 

@@ -29,7 +29,7 @@ from nixt_pipeline.store.integrity import list_runs
 from nixt_pipeline.store.reading import read_json
 
 LINE_FILE = "line.json"
-# Hosts, baselines and comparisons over all runs; `fleet_page` makes it.
+# The fleet: hosts, baselines and comparisons; `fleet_page` makes it.
 FLEET_PAGE = "fleet.html"
 # Rows that are laid out at once: a browser takes seconds for thousands.
 FIRST_ROWS = 300
@@ -100,7 +100,7 @@ def _line_shape(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def index_html(rows: list[dict[str, Any]], has_fleet_page: bool = False) -> str:
-    """The page for `rows` of `run_rows`, with a link to the page over all runs together if there is one."""
+    """The page for `rows` of `run_rows`, with a link to the fleet's page if there is one."""
     hosts = sorted({host for row in rows for host in row["host_names"] or ()})
     number = {host: position for position, host in enumerate(hosts)}
     return pages.render(
