@@ -106,3 +106,16 @@ def test_steps_of_a_clock_are_told_with_the_block_in_which_it_was_set() -> None:
     ends[1, 10:] -= HOUR_US
     assert [(step.hosts, step.block) for step in told(ends).steps] == [(("node-1",), 10), (("node-0",), 30)]
     assert isinstance(told(ends).steps[0], ClockStep)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_pause_is_no_change_of_clocks_where_hosts_lack_blocks(seed: int) -> None:
+    ends = job(8)
+    ends[:, 20:] += 30 * SECOND_US
+    # Whose middle block lies before the pause, and whose after it, is chance.
+    missing = np.random.default_rng(seed).random(ends.shape) < 0.6
+    missing[np.arange(40) % 8, np.arange(40)] = False
+    ends[missing] = np.nan
+    times = told(ends)
+    assert times.steps == ()
+    assert times.lasted_us[2:] == pytest.approx([SECOND_US] * 38, rel=0.25)

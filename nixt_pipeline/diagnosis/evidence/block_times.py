@@ -48,6 +48,8 @@ _BEYOND_PASSES = 3
 _LASTING = 2
 # Clocks that are set more often than this are not followed.
 _MOST_STEPS = 20
+# Which rows know a block moves the middle one, less so once their distances were taken off.
+_ALIGNMENTS = 3
 # Time zones and daylight saving move clocks by multiples of half an hour.
 _HALF_AN_HOUR_US = 1_800e6
 
@@ -102,8 +104,7 @@ def times_of(ends_us: Floats, hosts: Sequence[str], span_us: float, limits: Thre
     straight = ends_us.copy()
     for step in steps:
         straight[rows_of[step.hosts[0]], step.block :] -= step.step_us
-    straight -= _nanmedian(straight, axis=1)[:, None]
-    gaps = np.diff(_nanmedian(straight[:, seen], axis=0))
+    gaps = np.diff(_nanmedian(_aligned(straight)[:, seen], axis=0))
     gaps, odd = _at_pace(gaps)
     of_all = [
         ClockStep(tuple(names), int(seen[place + 1]), step)
@@ -116,6 +117,15 @@ def times_of(ends_us: Floats, hosts: Sequence[str], span_us: float, limits: Thre
     was_set = {host for step in steps for host in step.hosts}
     sound = by_host[[name not in was_set for name in names]] if len(was_set) < len(names) else by_host
     return BlockTimes(shared_out(lasted, _SAME_PASS * mean), _ends(sound, by_host), (*steps, *of_all))
+
+
+def _aligned(ends_us: Floats) -> Floats:
+    """The rows without their distances from one another. These are measured block by block: a row's own middle lies
+    before or after a pause by which blocks it knows."""
+    for _ in range(_ALIGNMENTS):
+        distance = _nanmedian(ends_us - _nanmedian(ends_us, axis=0), axis=1)
+        ends_us = ends_us - np.nan_to_num(distance)[:, None]
+    return ends_us
 
 
 def shared_out(durations: Floats, least: float) -> Floats:
