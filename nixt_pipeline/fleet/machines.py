@@ -28,6 +28,8 @@ _RANDOM_POD = re.compile(r".+-(?:[bcdfghjklmnpqrstvwxz2456789]{8,10}|\d+)-[bcdfg
 _SERVICE_NAME = re.compile(r".+\.(?:svc|pod)(?:\..*)?")
 # A StatefulSet, PyTorchJob or MPIJob numbers its pods from 0 on, without leading zeros.
 _NUMBERED = re.compile(r"(.+-|.*\D)(0|[1-9]\d*)")
+# What machines are called and workloads hardly ever: a small cluster may be numbered from 0 on as pods are.
+_MACHINE_STEM = re.compile(r"(?:.*[^a-z])?(?:gpu|node|host|dgx|hgx|compute|server|machine|cn|nid)[-_]?")
 # The kernel's own threads take the first hundreds of process ids of a machine; a process namespace begins at 1.
 _MAX_NAMESPACED_PID = 300
 
@@ -124,6 +126,8 @@ def _by_runs(name: str, seen: Sequence[_Appearance]) -> str:
     stem, number = _stem(name)
     if number is None:
         return "its process ids are those of a container" if namespaced and not any(map(str.isdigit, name)) else ""
+    if _MACHINE_STEM.fullmatch(stem.lower()):
+        return ""
     if in_order and namespaced and first <= 1:
         return f"each job numbers its hosts from {first} on, with process ids of a container"
     if in_order and repeated and first == 0 and stem.endswith("-"):

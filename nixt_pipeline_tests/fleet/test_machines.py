@@ -74,6 +74,9 @@ def test_a_name_that_the_next_job_has_on_whatever_machine_is_none(
         [{"node-01": 1, "node-02": 1}] * 2,  # no pod is numbered with leading zeros
         [{"r07-n12": 7, "r07-n13": 7}] * 2,
         [{"gpu-0": 3011, "gpu-1": 2980}, {"gpu-0": 41_200, "gpu-1": 39_876}],  # all of a small cluster
+        [{"gpu-0": 20_000, "gpu-1": 20_000}] * 3,  # the same process ids after each boot
+        [{"dgx0": 4711, "dgx1": 4711}] * 2,
+        [{"lab-node-0": 1, "lab-node-1": 1}] * 2,
         [{"gpu-120": 1, "gpu-133": 1}] * 2,  # containers with the host's network have the host's name
         [{"dgx.example.org": 3011}, {"dgx.example.org": 20_011}],
     ],
