@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 import nixt_pipeline as nixt
-from nixt_pipeline.diagnosis.detectors.sequel import Launch, restarted
+from nixt_pipeline.diagnosis.detectors.sequel import Launch, Sequel, restarted
+from nixt_pipeline.diagnosis.ending import Ending
+from nixt_pipeline.diagnosis.evidence.parts import Part
 from nixt_pipeline.diagnosis.findings import Finding
+from nixt_pipeline.diagnosis.wording.hangs import with_sequel
 from nixt_pipeline.diagnosis.wording.text import how_bad, since, title
 from nixt_pipeline.settings import Settings
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
@@ -141,3 +144,20 @@ def test_situations_from_the_field(
     for finding, (severity, begin, end) in zip(found, told, strict=True):
         assert finding.severity == severity
         assert since(finding) == f"2025-08-30 {begin} UTC, until 2025-08-30 {end} UTC"
+
+
+def test_a_job_that_may_have_been_killed_names_nobody_who_hung() -> None:
+    suspects = (("a", 1), ("b", 1))
+    stop = Finding(
+        kind="hang", severity="P0", level="communicator", hosts=("a", "b"), processes=("a-pid1", "b-pid1"),
+        communicators=("0x1",), ambiguous=True, evidence="It stopped. The one that hung is among 2 processes.",
+        counter_evidence="", next_step="",
+    )  # fmt: skip
+    part = Part(frozenset({1}), suspects)
+    killed = with_sequel(stop, part, EPOCH_US, None, True, 0.2, Ending())
+    assert (killed.kind, killed.processes) == ("unfinished-step", ())
+    assert killed.evidence.startswith("It stopped. It was killed, reached its time limit, or hung")
+    # Of two that stopped, one went on: the other is named, and not among two.
+    left = with_sequel(stop, part, EPOCH_US, Sequel(EPOCH_US, (suspects[0],), (suspects[1],), 1), False, 0.0, Ending())
+    assert (left.processes, "among" in left.evidence) == (("b-pid1",), False)
+    assert "among 2" in with_sequel(stop, part, EPOCH_US, None, False, 0.0, Ending()).evidence

@@ -49,7 +49,7 @@ def behind(stop: Stop, tracks: Sequence[Track], sure: bool, killed_share: float)
         ambiguous=len(suspects) > 1,
         evidence=(
             f"The job stopped in the middle of a step. First to stop: {names}. There is no record of what comes next"
-            f" there, which never completed. The one that hung is among {len(suspects)} processes."
+            f" there, which never completed.{_who_hung(len(suspects))}"
         ),
         counter_evidence=(
             f"{ahead(stop, tracks)} that do the same got further, and wait. {_ONLY_COMPLETED}"
@@ -57,10 +57,21 @@ def behind(stop: Stop, tracks: Sequence[Track], sure: bool, killed_share: float)
             + (f" So would a job that was killed, at {killed_share:.1%} of its moments." if not sure else "")
         ),
         next_step=(
-            f"Get stacks (py-spy, gdb) of the {len(suspects)} processes on {', '.join(hosts)}: the one that is not"
+            f"Get the stack (py-spy, gdb) of {names_of(suspects)[0]}, and kernel log and GPU errors (Xid) of its host."
+            if len(suspects) == 1
+            else f"Get stacks (py-spy, gdb) of the {len(suspects)} processes on {', '.join(hosts)}: the one that is not"
             " inside the operation is it. Then kernel log and GPU errors (Xid) of that host."
         ),
     )
+
+
+def _who_hung(suspects: int) -> str:
+    return f" The one that hung is among {suspects} processes." if suspects > 1 else ""
+
+
+def _without_suspects(finding: Finding) -> str:
+    """The evidence of a stop that may be none, or of which others are named."""
+    return finding.evidence.removesuffix(_who_hung(len(finding.processes)))
 
 
 def never_completed(item: Series) -> Finding:
@@ -181,7 +192,7 @@ def _went_on(finding: Finding, part: Part, sequel: Sequel) -> Finding:
         return replace(
             told,
             severity="info" if finding.severity == "P2" else "P2",
-            evidence=f"{finding.evidence} All {len(sequel.went_on)} processes went on{where}{at}.",
+            evidence=f"{_without_suspects(finding)} All {len(sequel.went_on)} processes went on{where}{at}.",
             counter_evidence=f"{finding.counter_evidence} Communicators that were replaced on purpose would look so.",
             next_step="Look in the job's output for why the communicators were made anew at that time.",
         )
@@ -197,7 +208,7 @@ def _went_on(finding: Finding, part: Part, sequel: Sequel) -> Finding:
         processes=names,
         ambiguous=False,
         evidence=(
-            f"{finding.evidence} {_list(names)} {'has' if one else 'have'} no record since; the"
+            f"{_without_suspects(finding)} {_list(names)} {'has' if one else 'have'} no record since; the"
             f" {len(sequel.went_on)} other processes went on{where}{at}."
         ),
         counter_evidence=(
@@ -258,7 +269,7 @@ def _ended_within_step(finding: Finding, sequel: Sequel | None, share: float | N
         communicators=(),
         ambiguous=False,
         until_us=sequel.at_us if sequel else None,
-        evidence=f"{finding.evidence}{why}{_restart(sequel)}",
+        evidence=f"{_without_suspects(finding)}{why}{_restart(sequel)}",
         counter_evidence=f"A hang would leave the same log.{often}",
         next_step=step,
     )
