@@ -15,13 +15,12 @@ from nixt_pipeline.diagnosis.detectors.hangs import find_hangs
 from nixt_pipeline.diagnosis.detectors.imbalance import find_imbalance, find_turns
 from nixt_pipeline.diagnosis.detectors.intermittent import find_hesitations
 from nixt_pipeline.diagnosis.detectors.lateness import Late, find_late
-from nixt_pipeline.diagnosis.detectors.resolution import Resolution, not_resolvable, resolution_of, told_of, unordered
+from nixt_pipeline.diagnosis.detectors.resolution import Judged, Resolution, not_resolvable, resolution_of
 from nixt_pipeline.diagnosis.detectors.transfer import Blame, find_slow
 from nixt_pipeline.diagnosis.ending import ending_of
 from nixt_pipeline.diagnosis.evidence.eras import Era, find_eras
 from nixt_pipeline.diagnosis.evidence.observations import Observations, observe
 from nixt_pipeline.diagnosis.evidence.parts import read_spans
-from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE, Diagnosis, Finding, RunCoverage, Verdict, capped, ranked
 from nixt_pipeline.diagnosis.ranks import nameless_ranks, with_ranks
 from nixt_pipeline.diagnosis.wording.eras import across_eras
@@ -66,7 +65,7 @@ def diagnose_views(
     findings: list[Finding] = []
     told_from: list[tuple[float, Resolution]] = []
     nameless = False
-    judged, unjudged = 0, frozenset[Process]()
+    judged = Judged()
     ended = dict(con.sql(_ENDED, params={"tolerance": limits.diagnosis.max_clock_offset_us}).fetchall())
     launches, not_looked_at = _launches(con, limits)
     for incarnation in launches:
@@ -79,8 +78,7 @@ def diagnose_views(
             from_times, powers = _from_eras(con, seen, recorded, limits, attempts)
             of_launch += [_over(finding, ended.get(incarnation)) for finding in from_times]
             told_from += powers
-            left_out = unordered(seen, limits)
-            judged, unjudged = judged + len(seen.processes) - len(left_out), unjudged | left_out
+            judged = judged.with_launch(seen, limits)
         findings += with_ranks(con, seen, of_launch)
     # Of the longest launch.
     resolution = max(told_from, key=lambda launch: launch[0])[1] if told_from else Resolution(None)
@@ -90,14 +88,12 @@ def diagnose_views(
     told = ranked(capped(finding, coverage, limits) for finding in findings)
     alarming = any(finding.severity != "info" for finding in told)
     if not alarming and not reason:
-        reason = (_NAMELESS if nameless else "") or ("" if judged and unjudged else not_ordered(coverage, limits))
+        reason = (_NAMELESS if nameless else "") or ("" if judged.partly else not_ordered(coverage, limits))
         reason = reason or resolution.obstacle or not_resolvable(coverage, limits)
     verdict: Verdict = "findings" if alarming else "not-assessable" if reason else "none-found"
     if not reason:
-        parts = [resolution.unjudged] if not alarming and resolution.unjudged else []
-        parts += [told_of(unjudged)] if unjudged else []
-        parts += nameless_ranks(con)
-        reason = "; ".join(parts)
+        weak = [resolution.unjudged] if not alarming and resolution.unjudged else []
+        reason = "; ".join([*weak, *judged.unjudged(), *nameless_ranks(con)])
     return attempts.told_in(Diagnosis(run, verdict, coverage, told, reason))
 
 

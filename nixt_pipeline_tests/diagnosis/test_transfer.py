@@ -3,8 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import duckdb
+
+from nixt_pipeline.diagnosis.detectors.resolution import Judged
 from nixt_pipeline.diagnosis.detectors.transfer import Blame, find_slow, paths_of
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
+from nixt_pipeline.diagnosis.evidence.queries import NOT_COMPARED
 from nixt_pipeline.diagnosis.wording.text import how_sure, title
 from nixt_pipeline.diagnosis.wording.transfers import transfer_findings
 from nixt_pipeline.settings import Thresholds
@@ -185,3 +189,26 @@ def test_what_stays_on_a_host_is_no_reference_for_what_leaves_it_in_a_rack() -> 
     inside = replace(communicator(0, ("a", 1), ("a", 2), ("a", 3), ("a", 4)), nnodes=1)
     observed = seen((inside, FAST), (in_rack(1, "a", "b", "c", "d"), [4_000.0] * 10))
     assert find_slow(observed, LIMITS) == []
+
+
+def test_sizes_that_were_not_compared_are_said_not_to_be_counted() -> None:
+    observed = seen((ring(0, "a", "b"), SLOW), (ring(1, "b", "c"), SLOW), (ring(2, "a", "c"), FAST))
+    (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
+    assert "is not counted" not in finding.counter_evidence
+    many = replace(observed, not_compared=(1_904, 0.12))
+    (finding,) = transfer_findings(many, find_slow(many, LIMITS), LIMITS)
+    assert (
+        "What 1,904 further functions and sizes cost, with 12% of the bytes, is not counted."
+        in finding.counter_evidence
+    )
+    unjudged = "whether transfers of 1,904 functions and sizes (12% of the bytes) are slow was not looked at"
+    assert Judged().with_launch(many, LIMITS).unjudged() == [unjudged]
+
+
+def test_what_is_not_compared_are_the_sizes_with_fewest_bytes() -> None:
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE blocked_cells (coll VARCHAR, coll_msg_size_bytes BIGINT, weight DOUBLE)")
+        # 600 bytes of one size, 300 and 100 of two others, and one without a size.
+        con.execute("INSERT INTO blocked_cells VALUES ('a', 200, 3), ('b', 300, 1), ('a', 100, 1), ('a', NULL, 9)")
+        assert con.sql(NOT_COMPARED, params={"operations": 2}).fetchall() == [(1, 0.1)]
+        assert con.sql(NOT_COMPARED, params={"operations": 3}).fetchall() == [(0, 0.0)]

@@ -5,7 +5,7 @@ missing, and who lacks less than that variation explains is not told.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -74,13 +74,42 @@ def unordered(seen: Observations, limits: Thresholds) -> frozenset[Process]:
     return frozenset().union(*without)
 
 
-def told_of(processes: Collection[Process]) -> str:
-    """That these could not be judged, for their collectives were left out."""
-    names = names_of(processes)
-    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-    return (
-        f"whether one of {len(names)} processes is late could not be judged, for their collectives {REPLAYED}: {shown}"
-    )
+@dataclass(frozen=True)
+class Judged:
+    """What can be said of the times of some launches: how many `processes` can be judged, which cannot because their
+    collectives were left out, and which transfers were not compared, in words."""
+
+    processes: int = 0
+    left_out: frozenset[Process] = frozenset()
+    transfers: str = ""
+
+    def with_launch(self, seen: Observations, limits: Thresholds) -> "Judged":
+        """The same with one launch more."""
+        left_out = unordered(seen, limits)
+        judged = self.processes + len(seen.processes) - len(left_out)
+        return Judged(judged, self.left_out | left_out, self.transfers or _not_compared(seen))
+
+    @property
+    def partly(self) -> bool:
+        """Whether some of the processes can be judged, and others not."""
+        return self.processes > 0 and bool(self.left_out)
+
+    def unjudged(self) -> list[str]:
+        """What could not be judged, in words."""
+        names = names_of(self.left_out)
+        shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+        replays = (
+            f"whether one of {len(names)} processes is late could not be judged, for their collectives {REPLAYED}:"
+            f" {shown}"
+        )
+        return [*([replays] if names else []), *([self.transfers] if self.transfers else [])]
+
+
+def _not_compared(seen: Observations) -> str:
+    kinds, share = seen.not_compared
+    if not kinds:
+        return ""
+    return f"whether transfers of {kinds:,} functions and sizes ({share:.0%} of the bytes) are slow was not looked at"
 
 
 def _several_gpus(seen: Observations, spans: Mapping[int, Span]) -> bool:

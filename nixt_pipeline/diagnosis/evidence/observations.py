@@ -119,7 +119,8 @@ class Observations:
     `matched_p2p`: pairs of Send and Recv, 0 when too few were recorded to know what waits for what.
     `clock_steps`: whose clocks were set while it ran. `lacking`: the numbers of communicators of which records are
     missing or were left out; `left_out`: of those of which many collectives that were recorded are not looked at;
-    `looked_at`: how many of each were recorded, and are looked at.
+    `looked_at`: how many of each were recorded, and are looked at. `not_compared`: how many functions and sizes of
+    collectives are not among the transfers, and their share of the bytes.
     """
 
     incarnation: int
@@ -140,6 +141,7 @@ class Observations:
     lacking: frozenset[int] = frozenset()
     left_out: frozenset[int] = frozenset()
     looked_at: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    not_compared: tuple[int, float] = (0, 0.0)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -222,6 +224,7 @@ def observe(
         large_message_bytes=limits.analysis.large_message_bytes,
         clock_steps=times.steps,
         lacking=frozenset(comm for comm, _, _, records, used in looked_at if one_slot or used < _WHOLE * records),
+        not_compared=con.sql(queries.NOT_COMPARED, params={"operations": _COMPARED_OPERATIONS}).fetchall()[0],
         looked_at={comm: (cells, used) for comm, cells, used, _, _ in looked_at},
         left_out=frozenset(
             comm for comm, cells, used, _, _ in looked_at if cells - used > limits.diagnosis.max_unordered_share * cells

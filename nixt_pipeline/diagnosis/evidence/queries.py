@@ -330,6 +330,23 @@ HAVING bool_or(complete) OR count(*) FILTER (ranks_seen > 1 AND NOT $one_slot) >
 ORDER BY ALL
 """
 
+# What that leaves out: functions and sizes, and their share of the bytes.
+NOT_COMPARED = """
+WITH operations AS (
+    SELECT coll, coll_msg_size_bytes, sum(weight * coll_msg_size_bytes) AS bytes
+    FROM blocked_cells
+    WHERE coll_msg_size_bytes IS NOT NULL
+    GROUP BY coll, coll_msg_size_bytes
+),
+ranked AS (
+    SELECT bytes, row_number() OVER (ORDER BY bytes DESC, coll, coll_msg_size_bytes) AS place FROM operations
+)
+SELECT
+    count(*) FILTER (place > $operations),
+    coalesce(sum(bytes) FILTER (place > $operations) / nullif(sum(bytes), 0), 0)::DOUBLE
+FROM ranked
+"""
+
 # Records may be lost, but what a communicator is for shows in any.
 SYNCHRONISED = "SELECT comm, coalesce(max(coll_msg_size_bytes), 0) FROM blocked_cells GROUP BY comm"
 

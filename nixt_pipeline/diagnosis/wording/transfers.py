@@ -74,10 +74,18 @@ def _finding(
             f" {blame.window.length} of {seen.blocks} stretches of the job;"
             f" a member spends {share:.1%} of the time on what is too much.{_victims(blame)}"
         ),
-        counter_evidence=f"{cleared} {_WHY[blame.level]}{_or_a_host(blame)}",
+        counter_evidence=f"{cleared} {_WHY[blame.level]}{_or_a_host(blame)}{_not_compared(seen)}",
         next_step=_FABRIC_OR_HOST[blame.medium] if _or_a_host(blame) else _NEXT[blame.level, blame.medium],
         place="" if blame.hosts or blame.processes or blame.level == "fabric" else _place(seen, blame),
     )
+
+
+def _not_compared(seen: Observations) -> str:
+    """What may cost more, of sizes that hardly ever repeat."""
+    kinds, share = seen.not_compared
+    if not kinds:
+        return ""
+    return f" What {kinds:,} further functions and sizes cost, with {share:.0%} of the bytes, is not counted."
 
 
 def _or_a_host(blame: Blame) -> str:
