@@ -11,6 +11,7 @@ hold in all of them:
 
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -210,10 +211,8 @@ def materialise(
     Whoever computes several passes a connection of `open_run` as `con`: for a small run, opening one takes longer than
     the query. Raises `UnknownRunError`, and `EventsDroppedError` for a run that has only its results left.
     """
-    if con is None:
-        require_events(run, settings)
-        with catalog.open_run(settings, run) as own:
-            return materialise(analysis, run, settings, own)
-    table = compute(analysis, con, settings)
+    require_events(run, settings)
+    with nullcontext(con) if con else catalog.open_run(settings, run) as connection:
+        table = compute(analysis, connection, settings)
     write_result(table, analysis.name, run, settings)
     return table

@@ -14,6 +14,7 @@ from nixt_pipeline.analysis.base import Analysis, Counted, materialise
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
 from nixt_pipeline.defs.metadata import arrow_preview, picture
+from nixt_pipeline.defs.resources import StoreDuckDB
 from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.results import judge_result, result_rules
 from nixt_pipeline.quality.verdicts import Verdict
@@ -34,9 +35,11 @@ def analysis_asset(analysis: Analysis) -> dg.AssetsDefinition:
         columns=analysis.columns,
         deps=reads(analysis.name),
     )
-    def asset(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings]) -> Result:
+    def asset(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings], duckdb: StoreDuckDB) -> Result:
         run = context.partition_key
-        return result_of(analysis, materialise(analysis, run, settings), run, settings)
+        with duckdb.get_connection(run) as con:
+            table = materialise(analysis, run, settings, con)
+        return result_of(analysis, table, run, settings)
 
     return asset
 
