@@ -37,6 +37,6 @@ def attempt(what: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
     except ABOUT_FILES:
         raise
     except Exception as error:
-        log.exception("%s failed; the rest goes on", what)
+        log.exception("%s failed; continuing with the rest", what)
         first_line = str(error).strip().partition("\n")[0]
         return Failure(what, f"{type(error).__name__}: {first_line}"[:_LONGEST].rstrip(": "))

@@ -26,8 +26,8 @@ def settings_file() -> Path | None:
     path = next((p for p in (d / SETTINGS_FILE for d in (here, *here.parents)) if os.path.isfile(p)), None)  # noqa: PTH113
     if path and path.parent.stat().st_mode & stat.S_IWOTH and path.stat().st_uid not in (0, os.geteuid()):
         raise ValueError(
-            f"{path} is another user's, in a directory to which everybody may write; take that right away"
-            f" (chmod o-w {path.parent}), or have a {SETTINGS_FILE} of your own nearer to the working directory"
+            f"{path} belongs to another user, in a world-writable directory; remove that permission"
+            f" (chmod o-w {path.parent}), or use your own {SETTINGS_FILE} closer to the working directory"
         )
     return path
 

@@ -54,7 +54,7 @@ def test_a_file_that_anybody_may_have_put_there_is_refused(project: Path, monkey
     os.chown(project / "nixt.toml", 12345, -1)
     assert load_settings().data_dir == project / "store"  # the directory is not open to everybody
     project.chmod(0o1777)
-    with pytest.raises(SettingsError, match=f"{project}/nixt.toml is another user's"):
+    with pytest.raises(SettingsError, match=f"{project}/nixt.toml belongs to another user"):
         load_settings()
 
 

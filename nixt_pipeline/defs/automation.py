@@ -8,7 +8,7 @@ _fleet_automation = dg.AutomationConditionSensorDefinition(
     "fleet_automation",
     target=dg.AssetSelection.groups(FLEET),
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Makes the fleet's assets again whenever the results of any run are new, even if other runs failed.",
+    description="Updates the fleet assets whenever any run has new results, even if other runs failed.",
 )
 
 defs = dg.Definitions(sensors=[_fleet_automation])

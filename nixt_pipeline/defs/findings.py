@@ -64,7 +64,7 @@ def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
     path = json_path(settings, run)
     content = read_json(path, dict, f"materialise {NAME} again")
     if content is None:
-        raise FileNotFoundError(f"run {run} has no {path}; materialise {NAME} again")
+        raise FileNotFoundError(f"run {run} has no {path}; rematerialise {NAME}")
     yield from judge_findings(content)
 
 

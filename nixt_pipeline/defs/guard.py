@@ -98,7 +98,7 @@ class Guard:
         if name and (is_loopback(name) or name in self.names or name.strip("[]") == str(address)):
             return None
         return Refusal(
-            421, "Host names another server; the setting ui_hosts (NIXT_UI_HOSTS) holds the names of a reverse proxy"
+            421, "Host names another server; list the names of a reverse proxy in the setting ui_hosts (NIXT_UI_HOSTS)"
         )
 
     def _refused_origin(self, sent: dict[str, str], scope: Scope) -> Refusal | None:

@@ -66,7 +66,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
             opened.close()
         if error.errno == errno.EADDRINUSE:
             raise PortTakenError(
-                f"another program listens on port {port} of {host}; end it, or choose another port with --port"
+                f"another program listens on port {port} of {host}; stop it, or choose another port with --port"
             ) from error
         raise OSError(f"cannot listen on port {port} of {host}: {error.strerror or error}") from error
     return sockets

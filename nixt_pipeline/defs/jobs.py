@@ -14,14 +14,14 @@ _RESULTS = [step.name for step in (*ANALYSE, *REPORT)]
 ingest_run = dg.define_asset_job(
     "ingest_run",
     dg.AssetSelection.assets(*(step.name for step in INGEST), *_RESULTS),
-    description="Everything for one run, from its log files to its report. The sensor `finished_runs` starts it.",
+    description="Processes one run from its log files to its report. Started by the sensor `finished_runs`.",
     executor_def=dg.in_process_executor,
 )
 analyse_run = dg.define_asset_job(
     "analyse_run",
     dg.AssetSelection.assets(*_RESULTS),
-    description="Cells, analyses and report of one run that is in the store; the logs are not read. "
-    "Launch it as a backfill of all runs after an analysis has changed.",
+    description="Cells, analyses and report of one stored run, without reading the logs. "
+    "Launch it as a backfill of all runs when an analysis has changed.",
     executor_def=dg.in_process_executor,
 )
 

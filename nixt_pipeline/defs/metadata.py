@@ -87,7 +87,7 @@ def picture(svg: str, title: str) -> dg.MarkdownMetadataValue:
     panels = [f"<svg{panel}" for panel in svg.split("<svg")[1:]]
     images = [_image(panel, title) for panel in panels]
     if sum(map(len, images)) > MAX_PICTURE_BYTES:
-        return dg.MetadataValue.md(f"_{title}: too large to be shown here, see the report_")
+        return dg.MetadataValue.md(f"_{title}: too large to show here, see the report_")
     return dg.MetadataValue.md(" ".join(images))
 
 

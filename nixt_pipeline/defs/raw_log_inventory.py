@@ -29,7 +29,7 @@ class RawLogInventoryConfig(dg.Config):
     """Where the run's logs are; the sensor fills it in."""
 
     directory: str | None = Field(
-        default=None, description="The run's dump directory; left out, it is looked for in the landing directory"
+        default=None, description="The run's dump directory; by default searched for in the landing directory"
     )
 
 

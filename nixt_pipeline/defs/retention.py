@@ -26,7 +26,7 @@ from nixt_pipeline.store.reading import read_table
 class RetentionConfig(dg.Config):
     """Whether anything is dropped."""
 
-    dry_run: bool = Field(default=False, description="Only say what would be dropped")
+    dry_run: bool = Field(default=False, description="Only list what would be dropped")
 
 
 @dg.asset(

@@ -125,11 +125,11 @@ def decide(
         attempt = _next_attempt(directory, requested, ingestion)
         if attempt is None:
             if requested is not None and requested.number == WITHOUT_RECORD:
-                waiting[directory.run] = f"no Inspector record in it; nixt ingest {directory.path} says why"
+                waiting[directory.run] = f"no Inspector record found; nixt ingest {directory.path} says why"
             continue
         reason = _must_wait(attempt, ingestion, now)
         if reason is None and len(requests) >= limit:
-            reason = "follows with the next tick"
+            reason = "waits for the next tick"
         if reason is None and out_of_time():
             reason = NOT_REACHED
             not_reached.append(directory)
@@ -163,9 +163,9 @@ def _next_attempt(directory: RunDirectory, requested: Attempt | None, latest: In
 def _must_wait(attempt: Attempt, latest: Ingestion | None, now: float) -> str | None:
     """Why `attempt` cannot be made now, judging by the run's latest ingestion; None when it can."""
     if attempt.number > MAX_ATTEMPTS:
-        return f"failed {MAX_ATTEMPTS} times: see its runs; it is tried again when its files change"
+        return f"failed {MAX_ATTEMPTS} times: see its runs; it is retried when its files change"
     if latest is not None and latest.in_progress:
-        return "changed while it was being ingested; follows when that has ended"
+        return "changed while it was being ingested; processed again when that has ended"
     if latest is not None and attempt.number > 1:
         left_s = latest.ended_s + RETRY_PAUSES_S[attempt.number - 2] - now
         if left_s > 0:

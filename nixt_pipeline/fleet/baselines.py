@@ -25,12 +25,12 @@ VERSION = "2"
 
 BASELINE_COLUMNS: tuple[Column, ...] = (
     RUN,
-    Column("workload", STRING, Role.DERIVED, "", "Runs with the same one do the same work", nullable=False),
+    Column("workload", STRING, Role.DERIVED, "", "Runs with the same value do the same work", nullable=False),
     Column("fit", BOOL, Role.DERIVED, "", "Whether the run is a member of its workload's baseline", nullable=False),
     Column("reason", STRING, Role.DERIVED, "", "Why it is one, or is not", nullable=False),
-    Column("decision", STRING, Role.CONFIGURATION, "", "pinned or rejected by a person; null when left to the rules"),
-    Column("mode", I32, Role.DERIVED, "", "1, 2: the group of runs that it is like, where a workload has two"),
-    Column("level", F64, Role.DERIVED, "", "Transfer times relative to the middle of the workload's runs"),
+    Column("decision", STRING, Role.CONFIGURATION, "", "pinned or rejected by a user; null if left to the rules"),
+    Column("mode", I32, Role.DERIVED, "", "1 or 2: the group of similar runs, if a workload has two"),
+    Column("level", F64, Role.DERIVED, "", "Transfer times relative to the median of the workload's runs"),
     Column("established", BOOL, Role.DERIVED, "", "Whether the baseline has enough members", nullable=False),
     Column("first_dump_us", I64, Role.COUNTER, "us", "Earliest plausible write time of the run"),
 )
@@ -74,7 +74,7 @@ def _decisions(settings: Settings) -> dict[str, Decision]:
     try:
         return read_decisions(settings)
     except DecisionsError as error:
-        warn_once(f"{error}; until then the decisions of the last time count")
+        warn_once(f"{error}; until then the last known decisions apply")
         rows = read_baselines(settings).to_pylist()
         return {row["run"]: Decision(decision=row["decision"], reason=row["reason"]) for row in rows if row["decision"]}
 
@@ -148,10 +148,10 @@ def _candidate(row: Row, kernels: Sequence[Row], decision: Decision | None, limi
     said = decision.decision if decision else ("pinned" if row["baseline"] else None)
     obstacle = _obstacle(row, usable, limits)
     if decision and decision.decision == "rejected":
-        obstacle = f"rejected: {decision.reason or 'by a person'}"
+        obstacle = f"rejected: {decision.reason or 'by a user'}"
     elif pinned and usable:
         obstacle = ""
-    why = (decision.reason if decision else "") or ("by a person" if decision else "run.json says so")
+    why = (decision.reason if decision else "") or ("by a person" if decision else "marked as baseline in run.json")
     reason = obstacle or (f"pinned: {why}" if pinned else _fitness(row))
     return Candidate(
         row["run"], workload_of(row["gpus"], kernels), row["first_dump_us"], transfers, not obstacle, reason, said
@@ -207,7 +207,7 @@ def _alike(candidates: Sequence[Candidate], limits: Thresholds) -> list[Candidat
         # Not two kinds of run that take turns, but a change: the slower side of it is no reference.
         for number, mode in zip(fit, modes, strict=True):
             if mode == 2 and placed[number].decision != "pinned":
-                slower = f"{placed[number].level:.2f} times the times of the runs before or after a change"
+                slower = f"{placed[number].level:.2f} times as long as the runs before or after a change"
                 placed[number] = replace(placed[number], fit=False, reason=slower)
         fit, modes = [number for number in fit if placed[number].fit], [1] * sum(placed[number].fit for number in fit)
     for mode in (1, 2):
@@ -219,7 +219,7 @@ def _alike(candidates: Sequence[Candidate], limits: Thresholds) -> list[Candidat
                 placed[number] = replace(
                     placed[number],
                     fit=False,
-                    reason=f"unlike the other runs: {placed[number].level:.2f} times their times",
+                    reason=f"unlike the other runs: takes {placed[number].level:.2f} times as long",
                 )
     return placed
 

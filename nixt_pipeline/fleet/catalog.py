@@ -38,9 +38,11 @@ RUN_CATALOG_COLUMNS: tuple[Column, ...] = (
     Column("name", STRING, Role.IDENTIFIER, "", "Name of the run from run.json; null without one"),
     Column("model", STRING, Role.CONFIGURATION, "", "Model from run.json; null without one"),
     Column("tags", _STRINGS, Role.IDENTIFIER, "", "Tags from run.json"),
-    Column("baseline", BOOL, Role.CONFIGURATION, "", "Whether run.json calls the run a baseline", nullable=False),
-    Column("gpus", I32, Role.CONFIGURATION, "", "GPUs from run.json, or else the number of processes", nullable=False),
-    Column("parallelism", STRING, Role.CONFIGURATION, "", "Such as tp=4 pp=2 dp=4; null when it cannot be told"),
+    Column("baseline", BOOL, Role.CONFIGURATION, "", "Whether run.json marks the run as a baseline", nullable=False),
+    Column(
+        "gpus", I32, Role.CONFIGURATION, "", "GPUs from run.json, otherwise the number of processes", nullable=False
+    ),
+    Column("parallelism", STRING, Role.CONFIGURATION, "", "Such as tp=4 pp=2 dp=4; null if unknown"),
     Column("parallelism_source", STRING, Role.DERIVED, "", "run.json, or inferred from the communicators"),
     Column("nccl_version", STRING, Role.CONFIGURATION, "", "NCCL version from run.json; null without one"),
     Column("git_revs", STRING, Role.CONFIGURATION, "", "Builds of the plugin, separated by spaces"),
@@ -60,7 +62,7 @@ RUN_CATALOG_COLUMNS: tuple[Column, ...] = (
     Column("communicators", I32, Role.COUNTER, "", "Distinct communicators", nullable=False),
     Column("records", I64, Role.COUNTER, "records", "Stored records", nullable=False),
     Column("bytes_read", I64, Role.COUNTER, "bytes", "Log bytes after decompression", nullable=False),
-    Column("rejected_lines", I64, Role.COUNTER, "lines", "Lines that are no record", nullable=False),
+    Column("rejected_lines", I64, Role.COUNTER, "lines", "Lines that are not records", nullable=False),
     Column("payload_bytes", F64, Role.DERIVED, "bytes", "Sum of the observed message sizes; null before the analysis"),
     Column("rank_time_us", F64, Role.DERIVED, "us", "Sum of the observed execution times; null before the analysis"),
     Column(
@@ -70,9 +72,9 @@ RUN_CATALOG_COLUMNS: tuple[Column, ...] = (
         "",
         "Share of the expected collective records that were captured; null if unknown",
     ),
-    Column("complete_share", F64, Role.DERIVED, "", "Share of the collectives that every rank logged; null if unknown"),
+    Column("complete_share", F64, Role.DERIVED, "", "Share of the collectives logged by every rank; null if unknown"),
     Column("verdict", STRING, Role.DERIVED, "", "findings, none-found or not-assessable; null before the diagnosis"),
-    Column("worst_severity", STRING, Role.DERIVED, "", "Most urgent severity among the findings; null without any"),
+    Column("worst_severity", STRING, Role.DERIVED, "", "Highest severity among the findings; null without any"),
     Column("findings", I32, Role.COUNTER, "", "Number of findings; null before the diagnosis"),
     Column("regressed", BOOL, Role.DERIVED, "", "Whether a finding says that it is slower than its baseline"),
     Column("analysed", BOOL, Role.DERIVED, "", "Whether the results that this row is made of exist", nullable=False),
@@ -255,7 +257,7 @@ def _describe_runs(manifests: Sequence[Manifest], settings: Settings) -> dict[st
                     found[row["run"]] |= row
         for name, sql in _SUMMARIES:
             files = [path for manifest in manifests for path in _files(name, manifest, settings)]
-            summary = query_readable(con, sql, files, "nixt report RUN makes it again")
+            summary = query_readable(con, sql, files, "nixt report RUN rebuilds it")
             for row in summary.to_pylist() if summary else ():
                 found[row["run"]] |= row
     return {manifest.run: _row(manifest, found[manifest.run], settings) for manifest in manifests}

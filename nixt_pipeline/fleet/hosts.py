@@ -34,33 +34,43 @@ _MIN_RUNS_FOR_TREND = 6
 
 HOST_HEALTH_COLUMNS: tuple[Column, ...] = (
     Column("hostname", STRING, Role.IDENTIFIER, "", "The machine, or the host name as written", nullable=False),
-    Column("suspect", BOOL, Role.DERIVED, "", "Named more often than chance explains, and recently", nullable=False),
-    Column("runs", I32, Role.COUNTER, "runs", "Diagnosed runs that it took part in", nullable=False),
     Column(
-        "named", I32, Role.COUNTER, "runs", "Runs with a finding that names it, alone or among others", nullable=False
+        "suspect", BOOL, Role.DERIVED, "", "Flagged more often than chance would explain, and recently", nullable=False
     ),
-    Column("named_alone", I32, Role.COUNTER, "runs", "Of those, runs in which it was no one else", nullable=False),
-    Column("expected", F64, Role.DERIVED, "runs", "Runs in which it would be named at the rate of all other hosts"),
-    Column("chance", F64, Role.DERIVED, "", "Probability of as many by chance, corrected for the number of hosts"),
-    Column("late", I32, Role.COUNTER, "runs", "Runs in which it came late", nullable=False),
+    Column("runs", I32, Role.COUNTER, "runs", "Diagnosed runs on the host", nullable=False),
+    Column(
+        "named", I32, Role.COUNTER, "runs", "Runs with a finding that flags it, alone or among others", nullable=False
+    ),
+    Column("named_alone", I32, Role.COUNTER, "runs", "Of those, runs in which it was flagged alone", nullable=False),
+    Column("expected", F64, Role.DERIVED, "runs", "Runs expected to flag it at the rate of all other hosts"),
+    Column(
+        "chance", F64, Role.DERIVED, "", "Probability of as many or more by chance, corrected for the number of hosts"
+    ),
+    Column("late", I32, Role.COUNTER, "runs", "Runs in which it was late", nullable=False),
     Column("slow", I32, Role.COUNTER, "runs", "Runs in which its transfers were slow", nullable=False),
     Column("stopped", I32, Role.COUNTER, "runs", "Runs in which it hung or fell silent", nullable=False),
     Column(
-        "lost_rank_seconds", F64, Role.DERIVED, "s", "Rank-time that others lost; shared out where several were named"
+        "lost_rank_seconds", F64, Role.DERIVED, "s", "Rank-time that others lost; divided if several hosts were flagged"
     ),
-    Column("rank_hours", F64, Role.DERIVED, "h", "GPU-hours that it took part with"),
-    Column("lost_share", F64, Role.DERIVED, "", "Share that was lost of the rank-time of all ranks of its runs"),
+    Column("rank_hours", F64, Role.DERIVED, "h", "GPU-hours of the host in these runs"),
+    Column("lost_share", F64, Role.DERIVED, "", "Share of the rank-time of all ranks of its runs that was lost"),
     Column(
         "trend",
         STRING,
         Role.DERIVED,
         "",
-        "rising, falling or steady: named in the later half of its runs or the earlier",
+        "rising, falling or steady: flagged more in the later half of its runs, the earlier half, or neither",
     ),
-    Column("last_named_us", I64, Role.COUNTER, "us", "When the latest run that names it began; null when none does"),
+    Column("last_named_us", I64, Role.COUNTER, "us", "Start of the latest run that flags it; null if none does"),
     Column("last_named_run", STRING, Role.IDENTIFIER, "", "That run"),
     Column("last_seen_us", I64, Role.COUNTER, "us", "When its latest run ended"),
-    Column("caution", STRING, Role.DERIVED, "", "Why the name is no machine's, which is then no suspect; else null"),
+    Column(
+        "caution",
+        STRING,
+        Role.DERIVED,
+        "",
+        "Why the name may not be a machine's, and is therefore not a suspect; otherwise null",
+    ),
 )
 
 
@@ -208,7 +218,7 @@ def _all_findings(runs: Iterable[str], settings: Settings) -> dict[str, list[dic
         FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
         """
         with catalog.connect(settings) as con:
-            read = query_readable(con, sql, files, "nixt diagnose RUN makes it again")
+            read = query_readable(con, sql, files, "nixt diagnose RUN rebuilds it")
         for row in read.to_pylist() if read else ():
             found[row["run"]].append(row)
     return found

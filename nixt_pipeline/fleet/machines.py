@@ -97,7 +97,7 @@ def _cautions(appearances: Mapping[str, Sequence[_Appearance]], settings: Settin
     if settings.hosts_are_machines == "yes":
         return {}
     if settings.hosts_are_machines == "no":
-        return dict.fromkeys(appearances, "the setting hosts_are_machines says so")
+        return dict.fromkeys(appearances, "the setting hosts_are_machines")
     found = {name: _by_form(name) or _by_runs(name, seen) for name, seen in appearances.items()}
     return {name: reason for name, reason in found.items() if reason}
 

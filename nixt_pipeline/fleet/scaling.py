@@ -39,7 +39,7 @@ _RUNS = Column("runs", I32, Role.COUNTER, "runs", "Runs of that size", nullable=
 SCALING_COLUMNS: tuple[Column, ...] = (
     _MODEL,
     Column("series", STRING, Role.DERIVED, "", "Kernel, or role, that the row belongs to", nullable=False),
-    Column("same_kernel", BOOL, Role.DERIVED, "", "Whether it is one kernel at every size of the job", nullable=False),
+    Column("same_kernel", BOOL, Role.DERIVED, "", "Whether it is the same kernel at every job size", nullable=False),
     _GPUS,
     _RUNS,
     Column("coll", STRING, Role.WORKLOAD, "", "NCCL function", nullable=False),
@@ -48,8 +48,8 @@ SCALING_COLUMNS: tuple[Column, ...] = (
     Column("n_ranks", I32, Role.CONFIGURATION, "ranks", "Ranks in the communicator"),
     Column("nnodes", I32, Role.CONFIGURATION, "nodes", "NCCL's node count"),
     Column("coll_msg_size_bytes", I64, Role.WORKLOAD, "bytes", "Message size"),
-    Column("cells", I64, Role.COUNTER, "collectives", "Collectives that every rank logged with GPU times"),
-    Column("busbw_gbs", F64, Role.DERIVED, "GB/s", "Bus bandwidth of the median transfer, middle of the runs"),
+    Column("cells", I64, Role.COUNTER, "collectives", "Collectives logged by every rank with GPU times"),
+    Column("busbw_gbs", F64, Role.DERIVED, "GB/s", "Bus bandwidth of the median transfer, median over runs"),
     Column("busbw_low_gbs", F64, Role.DERIVED, "GB/s", "Lower end of its 95 % interval over runs; null for few runs"),
     Column("busbw_high_gbs", F64, Role.DERIVED, "GB/s", "Upper end"),
     Column(
@@ -58,7 +58,7 @@ SCALING_COLUMNS: tuple[Column, ...] = (
     Column("transfer_cv", F64, Role.DERIVED, "", "Coefficient of variation of the transfer"),
     Column("capture_rate", F64, Role.DERIVED, "", "Recorded share of the expected records, the lowest of the runs"),
     Column("busbw_trend", F64, Role.DERIVED, "", "Spearman's rank correlation of bandwidth with GPUs; one kernel only"),
-    Column("busbw_trend_p", F64, Role.DERIVED, "", "Probability of such an order by chance (Kendall)"),
+    Column("busbw_trend_p", F64, Role.DERIVED, "", "Probability of this order by chance (Kendall)"),
     Column("cv_trend", F64, Role.DERIVED, "", "Spearman's rank correlation of busbw_cv with GPUs; one kernel only"),
 )
 
@@ -68,11 +68,11 @@ SCALING_TOTAL_COLUMNS: tuple[Column, ...] = (
     _RUNS,
     Column("busbw_gbs", F64, Role.DERIVED, "GB/s", "Mean of the kernels' bus bandwidth, weighted by bytes"),
     Column("change_gbs", F64, Role.DERIVED, "GB/s", "Its change from the smallest job"),
-    Column("change_by_mix_gbs", F64, Role.DERIVED, "GB/s", "Part of it that comes from other shares of the bytes"),
-    Column("change_by_rate_gbs", F64, Role.DERIVED, "GB/s", "Part of it that comes from other bandwidths"),
-    Column("same_kernel_share", F64, Role.DERIVED, "", "Share of the bytes in kernels that are one at every size"),
+    Column("change_by_mix_gbs", F64, Role.DERIVED, "GB/s", "Part of it due to different shares of the bytes"),
+    Column("change_by_rate_gbs", F64, Role.DERIVED, "GB/s", "Part of it due to different bandwidths"),
+    Column("same_kernel_share", F64, Role.DERIVED, "", "Share of the bytes in kernels that are the same at every size"),
     Column(
-        "bytes_per_gpu", F64, Role.DERIVED, "bytes", "Observed message bytes per GPU; null where capture forbids it"
+        "bytes_per_gpu", F64, Role.DERIVED, "bytes", "Observed message bytes per GPU; null if too little was captured"
     ),
     Column(
         "volume_note", STRING, Role.DERIVED, "", "Why volumes are withheld; empty when they are not", nullable=False

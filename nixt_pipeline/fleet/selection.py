@@ -52,7 +52,7 @@ def timestamp_us(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise SelectionError(f"{text!r} is no date; write it as 2026-11-29 or 2026-11-29T18:30") from None
+        raise SelectionError(f"{text!r} is not a date; write it as 2026-11-29 or 2026-11-29T18:30") from None
     return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1_000_000)
 
 

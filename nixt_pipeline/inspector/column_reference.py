@@ -17,20 +17,20 @@ microseconds, bandwidths in GB/s (10^9 bytes per second), sizes in bytes.
 
 # What each role means, after the NIXT paper.
 ROLES: dict[Role, str] = {
-    Role.IDENTIFIER: "says who or what a row is about",
-    Role.CONFIGURATION: "says how the communicator or the plugin was set up",
-    Role.WORKLOAD: "says what was asked of NCCL",
-    Role.MEASUREMENT: "was measured, and carries the measurement's errors",
-    Role.COUNTER: "orders or counts things: times, sequence numbers, totals",
-    Role.DERIVED: "is computed here from other columns",
+    Role.IDENTIFIER: "identifies what a row is about",
+    Role.CONFIGURATION: "how the communicator or the plugin was configured",
+    Role.WORKLOAD: "what NCCL was asked to do",
+    Role.MEASUREMENT: "a measured value, with the errors of the measurement",
+    Role.COUNTER: "orders or counts: times, sequence numbers, totals",
+    Role.DERIVED: "computed by nixt from other columns",
 }
 
 # One row of each table is ...
 GRAINS: dict[str, str] = {
     "events": "one operation of one rank, as one line of a log",
     "channels": "one operation of one rank that was logged with its channels (`NCCL_INSPECTOR_DUMP_VERBOSE=1`)",
-    "auxiliary": "one line of the plugin that describes no operation",
-    "rejects": "one line that is no record",
+    "auxiliary": "one line written by the plugin that does not describe an operation",
+    "rejects": "one line that is not a record",
     "files": "one file of the run's directory",
     "membership": "one rank of one communicator in one process",
     "identities": (
@@ -38,10 +38,10 @@ GRAINS: dict[str, str] = {
         " communicator differ in its name or number of nodes, or a process holds several of its ranks"
     ),
     "communicators": "one communicator",
-    "processes": "one GPU: a process, or one rank of a process that drives several",
+    "processes": "one GPU: a process, or one rank of a process that drives several GPUs",
     "hosts": "one host",
-    "cells": "one collective of one communicator, over all of its ranks",
-    "kernel_times": "one execution time of one kernel, of all records that agree in it",
+    "cells": "one collective of one communicator, across all of its ranks",
+    "kernel_times": "one execution time of one NCCL kernel, with the number of records that have it",
 }
 
 

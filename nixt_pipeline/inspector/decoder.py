@@ -157,7 +157,7 @@ def _taken_out(held: Held, wrappings: int) -> Iterator[Fragment]:
         return
     where = f"as text under `{held.path}`" if held.place else "as escaped text"
     if wrappings == _MAX_WRAPPINGS:
-        yield Fragment(0, 0, None, f"more than {_MAX_WRAPPINGS} texts within one another, {where}")
+        yield Fragment(0, 0, None, f"more than {_MAX_WRAPPINGS} nested texts, {where}")
         return
     line = held.text.strip().encode("utf-8", "replace")
     for fragment in decode_line(line, wrappings + 1):
@@ -165,7 +165,7 @@ def _taken_out(held: Held, wrappings: int) -> Iterator[Fragment]:
         if fragment.value is not None and as_record(fragment.value) is not None:
             yield fragment
         elif fragment.value is not None or has_inspector_vocabulary(piece) or _RECORD_START.match(piece):
-            reason = fragment.reason or "an object with a word of Inspector's and no record"
+            reason = fragment.reason or "an object with one of Inspector's keys but no record"
             cut = held if fragment.start == 0 and _RECORD_START.match(piece) and not wrappings else None
             yield Fragment(0, 0, None, f"{reason}, {where}", cut=cut)
 
@@ -275,7 +275,7 @@ def _reason(piece: bytes, whole: bool) -> str:
     if has_inspector_vocabulary(piece):
         return "starts in the middle of a record"
     if _SINGLE_QUOTED.search(piece):
-        return "keys of Inspector's in single quotes (a Python dictionary), which is no JSON"
+        return "Inspector's keys in single quotes (a Python dictionary), which is not JSON"
     if may_hold_record(piece):
         return "words of Inspector's, but no JSON object with them"
     return "not JSON" if whole else "text between records"

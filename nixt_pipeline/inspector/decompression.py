@@ -101,7 +101,7 @@ class Content:
         for chunk in _ahead(unfolded):
             most -= len(chunk)
             if most < 0:
-                self.problem = f"unfolds to more than {self._max_ratio} times its size; the rest was not read"
+                self.problem = f"decompresses to more than {self._max_ratio} times its size; the rest was not read"
                 return
             yield chunk
 

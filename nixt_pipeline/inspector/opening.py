@@ -51,7 +51,7 @@ def sparse(file: BinaryIO) -> str | None:
         return None
     return (
         f"sparse: {holes:,} of its {status.st_size:,} bytes are holes (made by truncate, or a log cut while it was"
-        " written); copy what it holds to a file of its own, for example with grep -a header"
+        " written); copy its contents to another file, for example with grep -a header"
     )
 
 

@@ -114,7 +114,7 @@ def read_run_info(directory: Path, root: Path | None = None) -> dict[str, object
         if (reason := leads_out(path, root)) is not None:
             return {"problem": f"{path.name} is {reason}"}
         if not path.is_file():
-            return {"problem": f"{path.name} is no regular file"}
+            return {"problem": f"{path.name} is not a regular file"}
         with open_regular(path.resolve(), follow=False) as file:
             text = file.read(_MAX_RUN_INFO_BYTES + 1)
         if len(text) > _MAX_RUN_INFO_BYTES:

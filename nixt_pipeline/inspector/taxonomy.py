@@ -56,11 +56,11 @@ I32, I64, U64, F64, BOOL = pa.int32(), pa.int64(), pa.uint64(), pa.float64(), pa
 ID, CONF, WORK = Role.IDENTIFIER, Role.CONFIGURATION, Role.WORKLOAD
 MEAS, COUNT, DERIVED = Role.MEASUREMENT, Role.COUNTER, Role.DERIVED
 
-RUN = Column("run", STRING, ID, "", "Run: one dump directory, by its safe, readable id", nullable=False)
+RUN = Column("run", STRING, ID, "", "Run: id of the dump directory, safe to use as a name", nullable=False)
 
 _COMMUNICATOR_KEY = (
-    Column("id", STRING, ID, "", "Communicator hash as written (at most 14 hex digits; new for every creation)"),
-    Column("comm_name", STRING, ID, "", "Name the framework gave the communicator; null when absent or 'unknown'"),
+    Column("id", STRING, ID, "", "Communicator hash as written (at most 14 hex digits; new each time it is created)"),
+    Column("comm_name", STRING, ID, "", "Name given by the framework; null if absent or 'unknown'"),
     Column("n_ranks", I32, CONF, "ranks", "Ranks in the communicator"),
     Column("nnodes", I32, CONF, "nodes", "NCCL's node count: NVLink domains, not necessarily hosts"),
 )
@@ -69,14 +69,14 @@ _PROCESS_KEY = (
     Column("pid", I64, ID, "", "Process id on that host; a process is normally one GPU, see `process`"),
 )
 PROCESS = Column(
-    "process", STRING, DERIVED, "", "<hostname>-pid<pid>, with its rank where the process drives several GPUs"
+    "process", STRING, DERIVED, "", "<hostname>-pid<pid>, with its rank if the process drives several GPUs"
 )
 INCARNATION = Column(
     "incarnation",
     I32,
     ID,
     "",
-    "1, 2, ... when one directory holds several launches (disjoint processes, at different times)",
+    "Launch: 1, 2, ... if one directory holds several (disjoint processes, at different times)",
 )
 
 # What a worker writes for each record. The plugin's own names are kept, so that a query against NVIDIA's exporter runs
@@ -84,7 +84,7 @@ INCARNATION = Column(
 EVENT_COLUMNS: tuple[Column, ...] = (
     Column("kind", STRING, WORK, "", "collective or p2p", nullable=False),
     *_COMMUNICATOR_KEY[:2],
-    Column("rank", I32, ID, "", "Rank inside this communicator; never a global rank"),
+    Column("rank", I32, ID, "", "Rank in this communicator, not the global rank"),
     *_COMMUNICATOR_KEY[2:],
     *_PROCESS_KEY,
     Column(
@@ -92,12 +92,12 @@ EVENT_COLUMNS: tuple[Column, ...] = (
         STRING,
         ID,
         "",
-        "Version the record claims; features are told by keys instead",
+        "Version the record claims; nixt detects features by their keys instead",
     ),
     Column("git_rev", STRING, CONF, "", "git describe of the plugin's build; often empty"),
     Column("rec_mechanism", STRING, CONF, "", "How the plugin was attached"),
     Column(
-        "dump_timestamp_us", I64, COUNT, "us", "Unix time at which the record was written: after the operation ended"
+        "dump_timestamp_us", I64, COUNT, "us", "Unix time at which the record was written, after the operation ended"
     ),
     Column("coll", STRING, WORK, "", "NCCL function as written; Send or Recv for P2P"),
     Column("coll_algo", STRING, CONF, "", "NCCL algorithm (v4.2 and later)"),
@@ -114,27 +114,33 @@ EVENT_COLUMNS: tuple[Column, ...] = (
         "Per-rank count times type size (AllGather: send, ReduceScatter: receive)",
     ),
     Column(
-        "coll_exec_time_us", F64, MEAS, "us", "GPU time including the wait for peers; null when unusable (see flags)"
+        "coll_exec_time_us",
+        F64,
+        MEAS,
+        "us",
+        "GPU time including the wait for other ranks; null if unusable (see flags)",
     ),
-    Column("coll_timing_source", STRING, MEAS, "", "kernel_gpu, kernel_cpu or collective_cpu; null when not written"),
+    Column("coll_timing_source", STRING, MEAS, "", "kernel_gpu, kernel_cpu or collective_cpu; null if not written"),
     Column(
         "coll_algobw_gbs",
         F64,
         MEAS,
         "GB/s",
-        "Algorithm bandwidth as written (in files: only where the formula does not give it)",
+        "Algorithm bandwidth as written (in files: only if it differs from the formula)",
     ),
     Column(
         "coll_busbw_gbs",
         F64,
         MEAS,
         "GB/s",
-        "Bus bandwidth as written (in files: only where the formula does not give it)",
+        "Bus bandwidth as written (in files: only if it differs from the formula)",
     ),
-    Column("flags", I32, DERIVED, "", "Bit mask of oddities, see RecordFlag"),
-    Column("extra", STRING, ID, "", "JSON of fields and values that the typed columns cannot hold; null when none"),
-    Column("file_id", I32, ID, "", "File the record came from, see files", nullable=False),
-    Column("record_bytes", I32, COUNT, "bytes", "Length of the record in the log, line end included", nullable=False),
+    Column("flags", I32, DERIVED, "", "Bit mask of anomalies, see RecordFlag"),
+    Column("extra", STRING, ID, "", "JSON of fields and values that have no typed column; null if none"),
+    Column("file_id", I32, ID, "", "File that contained the record, see files", nullable=False),
+    Column(
+        "record_bytes", I32, COUNT, "bytes", "Length of the record in the log, including the line end", nullable=False
+    ),
 )
 
 # Added by the `events` view: exact functions of stored columns are computed, not stored.
@@ -151,30 +157,32 @@ EVENT_DERIVED_COLUMNS: tuple[Column, ...] = (
     COMM_KEY,
     KERNEL_KEY,
     Column("coll_type", STRING, DERIVED, "", "Placement: single-rank, nvlink-only, nic-only or mixed"),
-    Column("comm_type", STRING, DERIVED, "", "coll_type in the spelling of NVIDIA's exporter (hca-only for nic-only)"),
+    Column("comm_type", STRING, DERIVED, "", "coll_type as NVIDIA's exporter spells it (hca-only for nic-only)"),
     Column("ranks_per_node", F64, DERIVED, "ranks", "n_ranks / nnodes"),
-    Column("wire_bytes", F64, DERIVED, "bytes", "Bytes a rank must send by a ring: 2S(n-1)/n, S(n-1) or S by function"),
+    Column("wire_bytes", F64, DERIVED, "bytes", "Bytes a rank sends in a ring: 2S(n-1)/n, S(n-1) or S, by function"),
     Column("algobw_recomputed_gbs", F64, DERIVED, "GB/s", "Algorithm bandwidth from size, ranks and time"),
     Column("busbw_recomputed_gbs", F64, DERIVED, "GB/s", "Bus bandwidth from size, ranks and time"),
 )
 
 CHANNEL_COLUMNS: tuple[Column, ...] = (
-    Column("file_id", I32, ID, "", "File the record came from", nullable=False),
+    Column("file_id", I32, ID, "", "File that contained the record", nullable=False),
     Column("kind", STRING, WORK, "", "collective or p2p", nullable=False),
     *_COMMUNICATOR_KEY[:2],
-    Column("rank", I32, ID, "", "Rank inside the communicator"),
+    Column("rank", I32, ID, "", "Rank in the communicator"),
     *_COMMUNICATOR_KEY[2:],
     *_PROCESS_KEY,
     Column("dump_timestamp_us", I64, COUNT, "us", "Write time of the record"),
     Column("coll", STRING, WORK, "", "NCCL function"),
     Column("coll_sn", U64, COUNT, "", "Sequence number of the operation"),
-    Column("start_ts", I64, COUNT, "us", "Host time at which NCCL prepared the operation; null when not observed"),
+    Column("start_ts", I64, COUNT, "us", "Host time at which NCCL prepared the operation; null if not observed"),
     Column("stop_ts", I64, COUNT, "us", "Host time at which the launch call returned (not the end of the operation)"),
     Column("start_sn", I64, COUNT, "", "Event order counter at the start of the operation"),
     Column("stop_sn", I64, COUNT, "", "Event order counter at the end of the launch call"),
-    Column("channel_id", pa.list_(I32), ID, "", "Channels in use; the following lists run parallel to it"),
-    Column("kernel_start_ts", pa.list_(I64), COUNT, "us", "Host time at which the channel's kernel was seen to start"),
-    Column("kernel_stop_ts", pa.list_(I64), COUNT, "us", "Host time at which it was seen to stop"),
+    Column("channel_id", pa.list_(I32), ID, "", "Channels in use; the following lists have one entry per channel"),
+    Column(
+        "kernel_start_ts", pa.list_(I64), COUNT, "us", "Host time at which the channel's kernel was observed to start"
+    ),
+    Column("kernel_stop_ts", pa.list_(I64), COUNT, "us", "Host time at which it was observed to stop"),
     Column("kernel_record_ts", pa.list_(I64), COUNT, "us", "Host time at which the GPU stop stamp was stored"),
     Column("kernel_start_sn", pa.list_(I64), COUNT, "", "Event order counters of the same events"),
     Column("kernel_stop_sn", pa.list_(I64), COUNT, "", "Event order counters of the same events"),
@@ -183,28 +191,40 @@ CHANNEL_COLUMNS: tuple[Column, ...] = (
 
 # Lines that are the plugin's but describe no operation: loss counters (dump_stats) and proxy traces.
 AUXILIARY_COLUMNS: tuple[Column, ...] = (
-    Column("file_id", I32, ID, "", "File the line came from", nullable=False),
+    Column("file_id", I32, ID, "", "File that contained the line", nullable=False),
     Column("byte_offset", I64, COUNT, "bytes", "Position in the decompressed file", nullable=False),
     Column("record_kind", STRING, WORK, "", "dump_stats or proxy_trace", nullable=False),
     *_COMMUNICATOR_KEY[:2],
-    Column("rank", I32, ID, "", "Rank inside the communicator"),
+    Column("rank", I32, ID, "", "Rank in the communicator"),
     *_COMMUNICATOR_KEY[2:],
     *_PROCESS_KEY,
     Column("dump_timestamp_us", I64, COUNT, "us", "Write time"),
-    Column("coll_dropped_total", U64, COUNT, "records", "Collectives the plugin says it lost so far (dump_stats)"),
-    Column("p2p_dropped_total", U64, COUNT, "records", "P2P operations the plugin says it lost so far (dump_stats)"),
+    Column(
+        "coll_dropped_total",
+        U64,
+        COUNT,
+        "records",
+        "Collectives dropped so far, by the plugin's own count (dump_stats)",
+    ),
+    Column(
+        "p2p_dropped_total",
+        U64,
+        COUNT,
+        "records",
+        "P2P operations dropped so far, by the plugin's own count (dump_stats)",
+    ),
     Column("body", STRING, ID, "", "The record's own part as JSON", nullable=False),
 )
 
 REJECT_COLUMNS: tuple[Column, ...] = (
-    Column("file_id", I32, ID, "", "File the line came from", nullable=False),
+    Column("file_id", I32, ID, "", "File that contained the line", nullable=False),
     Column("path", STRING, ID, "", "Path below the run's directory", nullable=False),
     Column("byte_offset", I64, COUNT, "bytes", "Position in the decompressed file", nullable=False),
     Column("line", I64, COUNT, "", "Line number, from 1", nullable=False),
     Column("bytes", I64, COUNT, "bytes", "Length of the rejected text", nullable=False),
     Column("outcome", STRING, DERIVED, "", "rejected or foreign", nullable=False),
     Column("reason", STRING, DERIVED, "", "Why it is not a record", nullable=False),
-    Column("sample", STRING, ID, "", "The first characters of the text", nullable=False),
+    Column("sample", STRING, ID, "", "First characters of the text", nullable=False),
 )
 
 FILE_COLUMNS: tuple[Column, ...] = (
@@ -213,7 +233,9 @@ FILE_COLUMNS: tuple[Column, ...] = (
     Column("size_bytes", I64, COUNT, "bytes", "Size on disk", nullable=False),
     Column("mtime_ns", I64, COUNT, "ns", "Modification time", nullable=False),
     Column("fingerprint", STRING, ID, "", "Hash of size, head and tail of the file", nullable=False),
-    Column("compression", STRING, CONF, "", "By magic bytes: none, gzip, bzip2, xz, zstd or lz4", nullable=False),
+    Column(
+        "compression", STRING, CONF, "", "Detected by magic bytes: none, gzip, bzip2, xz, zstd or lz4", nullable=False
+    ),
     Column(
         "status",
         STRING,
@@ -222,17 +244,17 @@ FILE_COLUMNS: tuple[Column, ...] = (
         "read, empty, foreign, ignored (a leftover, an archive), duplicate, unreadable, vanished, or superseded",
         nullable=False,
     ),
-    Column("problem", STRING, DERIVED, "", "What is wrong with the file, or why it was not read; null when nothing is"),
-    Column("hostname", STRING, ID, "", "Host by the file's name; null when the name does not tell"),
-    Column("pid", I64, ID, "", "Process id by the file's name; null when the name does not tell"),
+    Column("problem", STRING, DERIVED, "", "What is wrong with the file, or why it was not read; null if nothing"),
+    Column("hostname", STRING, ID, "", "Host according to the file name; null if it has none"),
+    Column("pid", I64, ID, "", "Process id according to the file name; null if it has none"),
     Column("first_dump_us", I64, COUNT, "us", "Earliest plausible write time in the file"),
     Column("last_dump_us", I64, COUNT, "us", "Latest plausible write time in the file"),
     Column("records_collective", I64, COUNT, "records", "Stored collectives", nullable=False),
     Column("records_p2p", I64, COUNT, "records", "Stored P2P operations", nullable=False),
     Column("records_auxiliary", I64, COUNT, "records", "Stored dump_stats and proxy_trace lines", nullable=False),
-    Column("records_duplicate", I64, COUNT, "records", "Records that were stored already", nullable=False),
-    Column("lines_rejected", I64, COUNT, "lines", "Lines that are no record", nullable=False),
-    Column("lines_foreign", I64, COUNT, "lines", "Lines recognised as something else's", nullable=False),
+    Column("records_duplicate", I64, COUNT, "records", "Records that were already stored", nullable=False),
+    Column("lines_rejected", I64, COUNT, "lines", "Lines that are not records", nullable=False),
+    Column("lines_foreign", I64, COUNT, "lines", "Lines recognised as another program's", nullable=False),
     Column("bytes_read", I64, COUNT, "bytes", "After decompression and decoding to UTF-8", nullable=False),
     Column("bytes_stored", I64, COUNT, "bytes", "Bytes of stored records", nullable=False),
     Column("bytes_duplicate", I64, COUNT, "bytes", "Bytes of duplicates", nullable=False),
@@ -242,11 +264,11 @@ FILE_COLUMNS: tuple[Column, ...] = (
         I64,
         COUNT,
         "bytes",
-        "Bytes of foreign files and lines, and of other programs' text beside a record",
+        "Bytes of foreign files and lines, and of other programs' text on a line with a record",
         nullable=False,
     ),
     Column("bytes_blank", I64, COUNT, "bytes", "Blank lines, byte order marks, padding", nullable=False),
-    Column("content_digest", STRING, ID, "", "Hash of the decompressed content; equal digests are copies"),
+    Column("content_digest", STRING, ID, "", "Hash of the decompressed content; files with equal digests are copies"),
 )
 
 _SPAN = (
@@ -259,24 +281,24 @@ MEMBERSHIP_COLUMNS: tuple[Column, ...] = (
     RUN,
     INCARNATION,
     *_COMMUNICATOR_KEY,
-    Column("rank", I32, ID, "", "Rank inside the communicator"),
+    Column("rank", I32, ID, "", "Rank in the communicator"),
     *_PROCESS_KEY,
     PROCESS,
     *_SPAN,
-    Column("records_p2p", I64, COUNT, "records", "Of the records, P2P operations", nullable=False),
+    Column("records_p2p", I64, COUNT, "records", "P2P operations among the records", nullable=False),
 )
 
 # Only where records of one communicator differ in its name, or a process holds several of its ranks.
 IDENTITY_COLUMNS: tuple[Column, ...] = (
     RUN,
     *_COMMUNICATOR_KEY,
-    Column("rank", I32, ID, "", "Rank inside the communicator"),
+    Column("rank", I32, ID, "", "Rank in the communicator"),
     *_PROCESS_KEY,
-    Column("common_name", STRING, DERIVED, "", "The one name of the communicator in all other tables"),
-    Column("common_nnodes", I32, DERIVED, "", "Its one number of nodes in all other tables"),
-    Column("machine", STRING, DERIVED, "", "The host in all other tables, with what tells machines of one name apart"),
+    Column("common_name", STRING, DERIVED, "", "Name of the communicator in all other tables"),
+    Column("common_nnodes", I32, DERIVED, "", "Its node count in all other tables"),
+    Column("machine", STRING, DERIVED, "", "Host in all other tables, with a suffix for machines that share a name"),
     PROCESS,
-    Column("certain", BOOL, DERIVED, "", "Whether no other rank of the process could be meant", nullable=False),
+    Column("certain", BOOL, DERIVED, "", "Whether the rank can be no other rank of the process", nullable=False),
 )
 
 COMMUNICATOR_COLUMNS: tuple[Column, ...] = (
@@ -292,9 +314,9 @@ COMMUNICATOR_COLUMNS: tuple[Column, ...] = (
         STRING,
         DERIVED,
         "",
-        "tensor, data, pipeline, expert, context or world; null when it cannot be told",
+        "tensor, data, pipeline, expert, context or world; null if unknown",
     ),
-    Column("parallel_role_source", STRING, DERIVED, "", "name or shape: how the role was told"),
+    Column("parallel_role_source", STRING, DERIVED, "", "name or shape: what the role was derived from"),
     *_SPAN,
 )
 
@@ -308,7 +330,7 @@ PROCESS_COLUMNS: tuple[Column, ...] = (
         I32,
         DERIVED,
         "",
-        "Rank in the largest communicator that names every process; null when there is none",
+        "Rank in the largest communicator that contains every process; null if there is none",
     ),
     Column("communicators", I32, COUNT, "", "Distinct communicators"),
     *_SPAN,
@@ -335,9 +357,9 @@ CELL_COLUMNS: tuple[Column, ...] = (
         I32,
         DERIVED,
         "",
-        "1, 2, ... when a rank reports one sequence number repeatedly (CUDA graph replays)",
+        "1, 2, ... if a rank reports one sequence number repeatedly (CUDA graph replays)",
     ),
-    Column("coll_msg_size_bytes", U64, WORK, "bytes", "Message size; the largest when ranks disagree"),
+    Column("coll_msg_size_bytes", U64, WORK, "bytes", "Message size; the largest if ranks disagree"),
     Column("size_mismatch", BOOL, DERIVED, "", "Whether ranks reported different sizes"),
     Column("ranks_seen", I32, COUNT, "ranks", "Ranks with a record of this collective"),
     Column("ranks_timed", I32, COUNT, "ranks", "Of those, ranks with a usable execution time"),
@@ -348,7 +370,7 @@ CELL_COLUMNS: tuple[Column, ...] = (
         F64,
         MEAS,
         "us",
-        "Shortest time: the last rank to arrive, the closest to the transfer itself",
+        "Shortest time: that of the last rank to arrive, closest to the pure transfer",
     ),
     Column("min_rank", I32, ID, "", "Rank with the shortest time"),
     Column("min_hostname", STRING, ID, "", "Its host"),
@@ -357,9 +379,9 @@ CELL_COLUMNS: tuple[Column, ...] = (
     Column("second_min_rank", I32, ID, "", "Rank with the second shortest time"),
     Column("second_min_hostname", STRING, ID, "", "Its host"),
     Column("second_min_pid", I64, ID, "", "Its process id"),
-    Column("max_exec_time_us", F64, MEAS, "us", "Longest time: the first rank to arrive"),
+    Column("max_exec_time_us", F64, MEAS, "us", "Longest time: that of the first rank to arrive"),
     Column("sum_exec_time_us", F64, MEAS, "us", "Sum over ranks"),
-    Column("wait_us", F64, DERIVED, "us", "Sum over ranks of the time beyond the shortest: rank-time spent waiting"),
+    Column("wait_us", F64, DERIVED, "us", "Time beyond the shortest, summed over ranks: rank-time spent waiting"),
     Column("transfer_busbw_gbs", F64, DERIVED, "GB/s", "Bus bandwidth from the shortest time; null unless complete"),
     Column("first_dump_us", I64, COUNT, "us", "Earliest write time among the ranks"),
     Column("last_dump_us", I64, COUNT, "us", "Latest write time among the ranks"),
@@ -377,7 +399,7 @@ KERNEL_TIME_COLUMNS: tuple[Column, ...] = (
     Column("parallel_role", STRING, DERIVED, "", "Role of the communicator, as in communicators"),
     _EVENT["coll_exec_time_us"],
     Column("coll_busbw_gbs", F64, MEAS, "GB/s", "Bus bandwidth as written"),
-    Column("records", I64, COUNT, "records", "Stored records for which all of this is the same", nullable=False),
+    Column("records", I64, COUNT, "records", "Number of stored records with these values", nullable=False),
 )
 
 # The physical tables of a run, in the order in which the store lists them.

@@ -42,13 +42,13 @@ TIMES_ARE_ORDERED = Rule(
 )
 RANKS_AGREE = Rule(
     "ranks_agree_on_the_message_size",
-    "Ranks that disagree about the size of one collective are a bug in the training code, or two communicators taken "
-    "for one.",
+    "Ranks that disagree about the size of one collective mean a bug in the training code, or two communicators "
+    "mistaken for one.",
 )
 ENOUGH_COMPLETE = Rule(
     "most_collectives_have_every_rank",
-    "Only a collective that every rank logged tells who came last and how fast the transfer was. With few of them, "
-    "findings about ranks rest on little.",
+    "Only a collective logged by every rank shows which one came last and how fast the transfer was. With few of "
+    "them, findings about ranks have little evidence.",
 )
 
 RANKS_BELONG = Rule(
@@ -58,8 +58,8 @@ RANKS_BELONG = Rule(
 )
 CLOCKS_AGREE = Rule(
     "the_clocks_of_the_hosts_agree",
-    "Hosts whose clocks are apart write one collective at different times. Nothing here orders events across hosts "
-    "by their clocks, but time axes blur by that much.",
+    "Hosts whose clocks differ write one collective at different times. nixt never orders events across hosts by "
+    "their clocks, but time axes are blurred by that much.",
 )
 CELL_RULES = (ONE_ROW_PER_COLLECTIVE, TIMES_ARE_ORDERED, RANKS_BELONG, RANKS_AGREE, ENOUGH_COMPLETE, CLOCKS_AGREE)
 

@@ -27,17 +27,16 @@ ROWS_AS_VALIDATED = Rule(
 )
 VALUES_PRESENT = Rule(
     "required_values_are_present",
-    "Without communicator, rank, host, function, size or sequence number a record cannot be placed, and drops out of "
-    "some analyses.",
+    "A record without communicator, rank, host, function, size or sequence number is missing from some analyses.",
 )
 VALUES_IN_DOMAIN = Rule(
     "values_are_in_their_domain",
     "Ranks beyond the communicator, node counts beyond the ranks, unknown functions: damaged records, or a plugin "
-    "newer than this.",
+    "newer than nixt.",
 )
 TIMES_USABLE = Rule(
     "execution_times_are_usable",
-    "A time of zero, below zero, or wrapped around is stored as missing and left out of every bandwidth.",
+    "A time of zero, below zero, or wrapped around is stored as null and left out of every bandwidth.",
 )
 TIMED_BY_GPU = Rule(
     "all_times_are_measured_on_the_gpu",
@@ -45,12 +44,11 @@ TIMED_BY_GPU = Rule(
 )
 POSSIBLE_BANDWIDTH = Rule(
     "bandwidth_is_physically_possible",
-    "A bus bandwidth above any hardware's is a wrong time, a wrong size, or another unit (early RCCL wrote ten times "
-    "too much).",
+    "A bus bandwidth that no hardware reaches means a wrong time, size or unit (early RCCL wrote ten times too much).",
 )
 SAME_BANDWIDTH = Rule(
     "written_bandwidth_follows_from_size_and_time",
-    "The plugin computes bandwidth from size, ranks and time. Where recomputing gives something else, another plugin "
+    "The plugin computes bandwidth from size, ranks and time. If recomputing gives another value, another plugin "
     "wrote the log.",
 )
 NO_TWINS = Rule(
@@ -60,7 +58,7 @@ NO_TWINS = Rule(
 )
 CLOCKS_PLAUSIBLE = Rule(
     "write_times_are_plausible",
-    "A write time before 2020 or after 2100 is a broken clock or another unit; such records are missing from time "
+    "A write time before 2020 or after 2100 means a broken clock or another unit; such records are missing from time "
     "axes.",
 )
 ONE_SCHEMA = Rule(
@@ -85,8 +83,8 @@ EVENT_RULES = (
 _REQUIRED = {
     "null_id": "every record names its communicator",
     "null_rank": "every record has a rank",
-    "null_n_ranks": "every record tells the communicator's size",
-    "null_nnodes": "every record tells the communicator's nodes",
+    "null_n_ranks": "every record has the communicator's size",
+    "null_nnodes": "every record has the communicator's node count",
     "null_hostname": "every record names its host",
     "null_pid": "every record has a process id",
     "null_dump_timestamp_us": "every record has a write time",
@@ -121,7 +119,7 @@ def judge_columns(files: Sequence[Path], columns: Sequence[Column]) -> Verdict:
     return Verdict(
         COLUMNS_AS_PROMISED.name,
         bool(files) and not problems,
-        f"{len(problems)} columns are missing or of another type" if files else "there is no file of events",
+        f"{len(problems)} columns are missing or have another type" if files else "there are no event files",
         {"files": len(files), "columns": len(columns), "problems": len(problems)},
         tuple(problems[:12]),
     )
@@ -153,8 +151,8 @@ def event_suites(limits: Thresholds) -> tuple[Suite, ...]:
         Suite(
             TIMED_BY_GPU,
             (
-                between("cpu_timed", 0, 0, "no time is taken on the CPU"),
-                between("other_timed", 0, 0, "every record tells its timing source"),
+                between("cpu_timed", 0, 0, "no time was measured on the CPU"),
+                between("other_timed", 0, 0, "every record has its timing source"),
             ),
         ),
         Suite(

@@ -19,13 +19,13 @@ ALL_ANALYSED = Rule(
 )
 NO_DATA_SHARED = Rule(
     "no_directory_is_ingested_twice",
-    "Two runs from one directory are one run under two names; figures over all runs count it twice.",
+    "Two runs from one directory are one run under two names; fleet figures count it twice.",
 )
 CATALOG_RULES = (ALL_ANALYSED, NO_DATA_SHARED)
 
 ALL_LISTED = Rule(
     "the_overview_lists_every_run",
-    "Every published run is on the page and every report it links to is there.",
+    "Every published run is on the page, and every report it links to exists.",
 )
 INDEX_RULES = (ALL_LISTED,)
 
@@ -37,32 +37,32 @@ BASELINE_RULES = (RUNS_JUDGED_ONCE,)
 
 NONE_SLOWER = Rule(
     "the_latest_runs_are_as_fast_as_before",
-    "The latest run of a workload is slower than the runs before it. Open its comparison, and see what changed between "
+    "The latest run of a workload is slower than the runs before it. Open its comparison to see what changed between "
     "them.",
 )
 COMPARISON_RULES = (NONE_SLOWER,)
 
 NO_SUSPECTS = Rule(
     "no_host_is_named_again_and_again",
-    "A host is named by findings in more runs than chance explains, and in one of its latest. Drain and test it.",
+    "Findings flag a host in more runs than chance would explain, and in a recent one. Drain and test it.",
 )
 HOST_RULES = (NO_SUSPECTS,)
 
 CAPTURED_TO_SCALE = Rule(
     "volumes_may_be_compared_across_sizes",
-    "Where a part of the records is missing, the bytes of a size are those of the sample; let the plugin record more.",
+    "If records are missing, the bytes of a job size are those of a sample; configure the plugin to record more.",
 )
 SCALING_RULES = (CAPTURED_TO_SCALE,)
 
 BENCHMARKS_READABLE = Rule(
     "every_benchmark_file_is_readable",
-    "A file in the directory of nccl-tests' output that cannot be read is no benchmark. Correct or remove it.",
+    "A file in the nccl-tests directory cannot be read as a benchmark. Correct or remove it.",
 )
 BENCHMARK_RULES = (BENCHMARKS_READABLE,)
 
 NOTHING_STUCK = Rule(
     "no_run_is_kept_by_an_unfinished_ingest",
-    "A run whose directory changed and that was not ingested again keeps its events beyond the limits. Ingest it.",
+    "A run whose directory changed, but was not ingested again, keeps its events beyond the limits. Ingest it.",
 )
 RETENTION_RULES = (NOTHING_STUCK,)
 
@@ -144,8 +144,8 @@ def judge_host_health(table: pa.Table) -> Iterator[Verdict]:
     yield Verdict(
         NO_SUSPECTS.name,
         not suspects,
-        f"{len(suspects)} of {table.num_rows} hosts are named more often than chance explains; {unknown} names are no "
-        "machine's and not judged",
+        f"{len(suspects)} of {table.num_rows} hosts are flagged more often than chance would explain; {unknown} names "
+        "are not machines and not judged",
         {"hosts": table.num_rows, "suspects": len(suspects), "no_machines": unknown},
         tuple({name: row[name] for name in shown} for row in suspects[:_SHOWN]),
     )

@@ -16,12 +16,12 @@ _SHOWN = 12
 
 HOLDS_LOGS = Rule(
     "the_directory_holds_log_files",
-    "A directory without a single file that may be a log is not a dump: wrong path, or the plugin never wrote.",
+    "A directory without any possible log file is not a dump: wrong path, or the plugin never wrote.",
     blocking=True,
 )
 CAN_BE_OPENED = Rule(
     "every_log_file_can_be_opened",
-    "A file that cannot be opened is missing from every result: mend its permissions, then materialise the run again.",
+    "A file that cannot be opened is missing from every result: fix its permissions and rematerialise the run.",
 )
 NOT_EMPTY = Rule(
     "no_log_file_is_empty",
@@ -31,12 +31,12 @@ INVENTORY_RULES = (HOLDS_LOGS, CAN_BE_OPENED, NOT_EMPTY)
 
 READABLE = Rule(
     "at_least_one_record_is_readable",
-    "Without a record there is nothing to analyse: the files are not Inspector logs, or damaged throughout.",
+    "Without a record there is nothing to analyse: the files are not Inspector logs, or completely damaged.",
     blocking=True,
 )
 BYTES_ADD_UP = Rule(
     "every_byte_is_accounted_for",
-    "Every byte read is in exactly one of: stored, duplicate, rejected, foreign, blank. Otherwise data were lost or "
+    "Every byte read is in exactly one of: stored, duplicate, rejected, foreign, blank. Otherwise data was lost or "
     "counted twice.",
     blocking=True,
 )
@@ -47,12 +47,12 @@ RECORDS_ADD_UP = Rule(
 )
 NOTHING_REJECTED = Rule(
     "no_line_is_rejected",
-    "A rejected line is kept with file, position and reason in the table `rejects`. A few at the ends of files are "
-    "lines that a killed process did not finish.",
+    "A rejected line is kept with file, position and reason in the table `rejects`. A few at the ends of files "
+    "are lines that a killed process did not finish.",
 )
 READ_TO_THE_END = Rule(
     "every_file_is_read_to_its_end",
-    "A damaged archive or a file that vanished while it was read contributes only what came before.",
+    "Of a damaged archive, or a file that vanished while being read, only the part before that is stored.",
 )
 LOGGED_ONCE = Rule(
     "no_record_is_logged_twice",
@@ -60,7 +60,7 @@ LOGGED_ONCE = Rule(
 )
 NOTHING_LOST = Rule(
     "the_plugin_lost_no_records",
-    "The plugin's own loss counters (dump_stats). What it lost is in no result.",
+    "The plugin's own loss counters (dump_stats). Lost records are missing from every result.",
 )
 VALIDATION_RULES = (
     READABLE,
@@ -74,7 +74,7 @@ VALIDATION_RULES = (
 
 COMMUNICATORS_CONSISTENT = Rule(
     "every_communicator_is_listed_once",
-    "A communicator is told apart by launch, id, name, ranks and nodes, and has a placement class. Otherwise joins "
+    "A communicator is identified by launch, id, name, ranks and nodes, and has a placement class. Otherwise joins "
     "multiply records.",
     blocking=True,
 )
@@ -89,7 +89,7 @@ ONE_PROCESS_PER_RANK = Rule(
 )
 ONE_LAUNCH = Rule(
     "all_records_come_from_one_launch",
-    "Several launches in one directory are told apart and analysed apart; figures over the whole run mix them.",
+    "Several launches in one directory are analysed separately; figures for the whole run mix them.",
 )
 TYPING_RULES = (COMMUNICATORS_CONSISTENT, EVERY_RANK_REPORTS, ONE_PROCESS_PER_RANK, ONE_LAUNCH)
 
@@ -155,7 +155,7 @@ def judge_validation(summary: IngestSummary, files: pa.Table, rejects: pa.Table)
     yield Verdict(
         NOTHING_REJECTED.name,
         summary.rejected_lines == 0,
-        f"{summary.rejected_lines:,} lines rejected, {summary.foreign_lines:,} recognised as something else's",
+        f"{summary.rejected_lines:,} lines rejected, {summary.foreign_lines:,} recognised as another program's",
         {"rejected_lines": summary.rejected_lines, "rejected_bytes": sizes["rejected"]},
         _rows(rejects.filter(is_rejected), ("path", "line", "reason", "sample")),
     )
@@ -164,7 +164,7 @@ def judge_validation(summary: IngestSummary, files: pa.Table, rejects: pa.Table)
     yield Verdict(
         READ_TO_THE_END.name,
         not damaged,
-        f"{len(damaged)} of {files.num_rows} files could not be read to their end",
+        f"{len(damaged)} of {files.num_rows} files could not be read completely",
         {"files": len(damaged)},
         tuple({name: row[name] for name in ("path", "status", "problem")} for row in damaged[:_SHOWN]),
     )
@@ -177,7 +177,7 @@ def judge_validation(summary: IngestSummary, files: pa.Table, rejects: pa.Table)
     yield Verdict(
         NOTHING_LOST.name,
         summary.dropped_by_plugin == 0,
-        f"the plugin says it lost {summary.dropped_by_plugin:,} records",
+        f"the plugin reports {summary.dropped_by_plugin:,} lost records",
         {"records_lost": summary.dropped_by_plugin},
     )
 

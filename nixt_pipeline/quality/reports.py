@@ -11,7 +11,7 @@ from nixt_pipeline.store.manifest import read_manifest
 
 STANDS_ALONE = Rule(
     "the_report_needs_no_network",
-    "Pictures, styles and scripts are inside the page, so that it can be sent and opened anywhere.",
+    "Images, styles and scripts are inside the page, so that it can be sent and opened anywhere.",
 )
 COMPLETE = Rule(
     "the_report_shows_every_analysis",
@@ -20,8 +20,7 @@ COMPLETE = Rule(
 )
 TRACEABLE = Rule(
     "every_table_of_the_report_can_be_downloaded",
-    "Each table that report.json names lies beside the page as CSV and as Parquet, so that every number on it can be "
-    "traced.",
+    "Each table listed in report.json is next to the page as CSV and Parquet, so that every number can be traced.",
 )
 REPORT_RULES = (STANDS_ALONE, COMPLETE, TRACEABLE)
 
@@ -36,7 +35,7 @@ def judge_report(run: str, settings: Settings, analyses: Sequence[str]) -> Itera
     yield Verdict(
         STANDS_ALONE.name,
         not found,
-        f"the page would fetch: {', '.join(found)}" if found else "nothing in the page is fetched from elsewhere",
+        f"the page would fetch: {', '.join(found)}" if found else "the page fetches nothing",
         {"size_bytes": len(page.encode("utf-8"))},
     )
     published = (layout.store_dir(settings, run) / layout.MANIFEST).stat().st_mtime_ns
@@ -59,7 +58,7 @@ def _traceable(directory: Path) -> Verdict:
     return Verdict(
         TRACEABLE.name,
         not absent,
-        f"missing beside the page: {', '.join(absent)}" if absent else f"all {len(tables)} tables lie beside the page",
+        f"missing next to the page: {', '.join(absent)}" if absent else f"all {len(tables)} tables are in place",
         {"tables": len(tables), "files_missing": len(absent)},
     )
 

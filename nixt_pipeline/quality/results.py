@@ -16,7 +16,7 @@ _SHARE_TOLERANCE = 1e-6
 
 ONE_ROW_PER_GROUP = Rule(
     "every_row_is_one_group",
-    "No group appears twice and every share lies between 0 and 1. Otherwise sums over the result count records more "
+    "No group appears twice and every share is between 0 and 1. Otherwise sums over the result count records more "
     "than once.",
     blocking=True,
 )
@@ -28,8 +28,8 @@ COUNTED_ONCE = Rule(
 )
 CAPTURED_ENOUGH = Rule(
     "the_log_captured_enough_to_compare_ranks",
-    "The plugin logs the latest operation at each dump and loses the others without a word. Below this share, two "
-    "ranks are compared by different operations; lower NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS.",
+    "The plugin logs the latest operations at each dump and silently drops the others. Below this share, ranks are "
+    "compared by different operations; lower NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS.",
 )
 
 
@@ -56,11 +56,11 @@ def _suite(analysis: Analysis, rows_expected: int) -> Suite:
     return Suite(
         ONE_ROW_PER_GROUP,
         (
-            present("run", "every row names its run"),
+            present("run", "every row has its run"),
             rows_between(rows_expected, None, "there is a result wherever there are records"),
             unique(analysis.key, f"no two rows have the same {', '.join(analysis.key)}"),
             *(
-                between(share, 0.0, 1.0 + _SHARE_TOLERANCE, f"{share} lies between 0 and 1")
+                between(share, 0.0, 1.0 + _SHARE_TOLERANCE, f"{share} is between 0 and 1")
                 for share in analysis.fractions
             ),
         ),

@@ -70,7 +70,7 @@ def logs_directory(run: str, settings: Settings) -> Path | None:
         return Path(read_manifest(settings, run).source_dir)
     except DamagedError:
         path = layout.store_dir(settings, run) / layout.INVENTORY
-        directory = read_json(path, lambda content: Path(content["directory"]), "it is made again by the next ingest")
+        directory = read_json(path, lambda content: Path(content["directory"]), "the next ingest rebuilds it")
         return directory or None
 
 

@@ -37,7 +37,7 @@ def dropped(generation: Path) -> Dropped | None:
     path = generation / MARKER
     if not path.exists():
         return None
-    content = read_json(path, lambda value: Dropped(**value), "the run's events count as dropped all the same")
+    content = read_json(path, lambda value: Dropped(**value), "the run's events count as dropped anyway")
     return content or Dropped("at an unknown time", "the marker is damaged", 0)
 
 

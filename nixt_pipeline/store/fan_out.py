@@ -158,8 +158,7 @@ def _run(
                     progress(done, total)
         except BrokenProcessPool as error:
             raise IngestError(
-                "a worker process was killed, most likely for want of memory;"
-                " set NIXT_WORKERS or NIXT_BUNDLE_BYTES lower"
+                "a worker process was killed, probably out of memory; lower NIXT_WORKERS or NIXT_BUNDLE_BYTES"
             ) from error
     return [results[bundle.part] for bundle in bundles]
 

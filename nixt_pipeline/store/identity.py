@@ -97,8 +97,8 @@ def run_of(directory: Path, name: str, settings: Settings) -> str:
         chosen = next(new for new in _names(name, here) if new not in taken)
     if chosen != name and name in taken:
         log.warning(
-            "%s is kept apart as run %s: it has no file in common with run %s, which was read from %s"
-            " (nixt ingest --run %s puts them together)",
+            "%s is stored separately as run %s: it has no file in common with run %s, which was read from %s"
+            " (nixt ingest --run %s merges them)",
             *(directory, chosen, name, taken[name].directory, name),
         )
     return chosen

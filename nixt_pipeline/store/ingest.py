@@ -347,7 +347,7 @@ def _read_inventory(settings: Settings, run: str) -> Inventory:
             f"run {run}: no inventory yet; materialise raw_log_inventory or use: nixt ingest DIR"
         ) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise IngestError(f"run {run}: {path} is damaged; it is made again by: nixt ingest DIR") from error
+        raise IngestError(f"run {run}: {path} is damaged; to rebuild it: nixt ingest DIR") from error
 
 
 def _require_validated(generation: Path, run: str) -> Validated:

@@ -86,5 +86,5 @@ def damaged_results(manifest: Manifest, settings: Settings) -> dict[Path, str]:
 def discard_damaged_results(manifest: Manifest, settings: Settings) -> None:
     """Remove damaged files that are computed from the run, so that they are computed again; says which."""
     for path, problem in damaged_results(manifest, settings).items():
-        warn_once(f"{path} is damaged: it {problem}; it is made again")
+        warn_once(f"{path} is damaged: it {problem}; it will be rebuilt")
         remove(path)

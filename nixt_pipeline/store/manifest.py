@@ -87,7 +87,7 @@ def read_manifest(settings: Settings, run: str) -> Manifest:
     except PermissionError as error:
         raise damaged(run, path, f"cannot be read ({error.strerror})") from error
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise damaged(run, path, "is no manifest") from error
+        raise damaged(run, path, "is not a manifest") from error
 
 
 def damaged(run: str, path: Path, problem: str) -> DamagedError:

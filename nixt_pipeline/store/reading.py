@@ -43,7 +43,7 @@ def read_cache(path: Path, columns: Sequence[str]) -> pa.Table | None:
     try:
         table = read_table(path)
     except DamagedError as error:
-        warn_once(f"{error}; it is made again")
+        warn_once(f"{error}; it will be rebuilt")
         return None
     return table if set(columns) <= set(table.column_names) else None
 

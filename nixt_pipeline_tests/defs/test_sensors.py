@@ -109,7 +109,7 @@ def test_the_failure_of_an_earlier_attempt_does_not_count_against_the_present_on
 def test_at_most_the_limit_is_requested_and_the_rest_follows() -> None:
     found = decision(directory("a"), directory("b"), directory("c"), limit=2)
     assert names(found) == [("a", 1), ("b", 1)]
-    assert found.waiting == {"c": "follows with the next tick"}
+    assert found.waiting == {"c": "waits for the next tick"}
     again = decision(
         directory("a"),
         directory("b"),

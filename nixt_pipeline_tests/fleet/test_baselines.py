@@ -96,7 +96,7 @@ def test_a_minor_finding_does_not_disqualify_and_is_told(values: dict[str, Any],
 def test_a_run_unlike_the_others_is_an_outlier() -> None:
     found = find({"a": 1.0, "b": 1.01, "c": 0.99, "d": 1.0, "slow": 1.4})
     assert [run for run, row in found.items() if not row["fit"]] == ["slow"]
-    assert found["slow"]["reason"] == "unlike the other runs: 1.40 times their times"
+    assert found["slow"]["reason"] == "unlike the other runs: takes 1.40 times as long"
 
 
 def test_two_groups_of_runs_are_two_modes_and_no_outliers() -> None:
@@ -109,7 +109,7 @@ def test_runs_after_a_change_for_the_worse_are_no_second_mode() -> None:
     found = find({"a": 1.0, "b": 1.01, "c": 1.0, "d": 1.08, "e": 1.085})
     assert [run for run, row in found.items() if row["fit"]] == ["a", "b", "c"]
     # 1.08 against the middle of all five, 1.01.
-    assert found["d"]["reason"] == "1.07 times the times of the runs before or after a change"
+    assert found["d"]["reason"] == "1.07 times as long as the runs before or after a change"
     # For the better, the later ones are the reference, and so are slower ones that a person pinned.
     better = find({"a": 1.08, "b": 1.09, "c": 1.0, "d": 1.0}, {"a": Decision(decision="pinned")})
     assert [run for run, row in better.items() if row["fit"]] == ["a", "c", "d"]
@@ -131,7 +131,7 @@ def test_a_person_pins_and_rejects() -> None:
     assert (found["a"]["fit"], found["a"]["reason"]) == (False, "rejected: wrong driver")
     assert (found["odd"]["fit"], found["odd"]["reason"]) == (True, "pinned: reference of the upgrade")
     assert found["odd"]["established"]  # one pinned run is enough
-    assert find({"a": 1.0}, a={"baseline": True})["a"]["reason"] == "pinned: run.json says so"
+    assert find({"a": 1.0}, a={"baseline": True})["a"]["reason"] == "pinned: marked as baseline in run.json"
 
 
 def test_members_are_earlier_and_not_too_old() -> None:

@@ -131,7 +131,7 @@ def test_a_record_that_stands_there_in_several_forms_is_one() -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (repr(RECORD), "keys of Inspector's in single quotes (a Python dictionary), which is no JSON"),
+        (repr(RECORD), "Inspector's keys in single quotes (a Python dictionary), which is not JSON"),
         (LINE.replace('"', "%%"), "words of Inspector's, but no JSON object with them"),
         (LINE[:-30].replace('"', "&quot;"), "record cut short or malformed, as escaped text"),
         (quote(LINE[:-30]), "record cut short or malformed, as escaped text"),

@@ -58,7 +58,7 @@ def test_sidecars_and_markers_are_no_files_of_the_run_and_binaries_are_foreign(t
     ("beginning", "kind"),
     [
         (b"\x7fELF\x02\x01\x01" + bytes(9), "a core dump or a program"),
-        (gzip.compress(b"\x7fELF\x02\x01\x01" + bytes(9)), "a core dump or a program"),
+        (gzip.compress(b"\x7fELF\x02\x01\x01" + bytes(9), mtime=0), "a core dump or a program"),
         (pickle.dumps({"step": 1}), "a pickle"),
         (pickle.dumps(["a", "b"], protocol=2), "a pickle"),
         ((64).to_bytes(8, "little") + b'{"weight":{"dtype":"F32"}}', "safetensors"),

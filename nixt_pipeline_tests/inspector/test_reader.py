@@ -170,4 +170,4 @@ def test_a_bomb_is_read_no_further_than_the_limit(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(bomb)
     reader = LogReader(tmp_path / "x", 1 << 20, max_ratio=2)
     assert sum(len(line.data) for line in reader) <= 2 * (4 << 20)
-    assert reader.problem == "unfolds to more than 2 times its size; the rest was not read"
+    assert reader.problem == "decompresses to more than 2 times its size; the rest was not read"

@@ -217,7 +217,7 @@ def test_a_hostile_run_json_is_reported(tmp_path: Path, text: str, problem: str)
 
 def test_a_run_json_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run.json")
-    assert read_run_info(tmp_path) == {"problem": "run.json is no regular file"}
+    assert read_run_info(tmp_path) == {"problem": "run.json is not a regular file"}
 
 
 def test_a_run_json_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:

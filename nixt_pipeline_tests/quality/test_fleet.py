@@ -138,7 +138,7 @@ def test_a_suspect_is_named_with_what_it_cost_and_a_pod_is_none() -> None:
     passed, summary, rows = told(judge_host_health(rows_of(HOST_HEALTH_COLUMNS, host, pod)))
     assert (passed, rows) == (False, [{name: host[name] for name in host if name != "suspect"}])
     assert summary == (
-        "1 of 2 hosts are named more often than chance explains; 1 names are no machine's and not judged"
+        "1 of 2 hosts are flagged more often than chance would explain; 1 names are not machines and not judged"
     )
 
 

@@ -24,7 +24,7 @@ def test_a_comparison_says_its_verdict_first_and_shows_every_kernel() -> None:
     assert page.index("REGRESSED (suspected)") < page.index("AllReduce 16 MB, 4 ranks on 4 nodes (data)</td>")
     assert 'class="verdict P1"' in page
     assert page.count('<svg role="img"') == 2  # transfer and waiting
-    assert "waiting cannot be told from transfer in this operation" in page
+    assert "waiting and transfer cannot be separated for this operation" in page
     assert "so a change is suspected only" in page
     assert comparison_html(comparison()) == page
     assert 'class="verdict none-found"' in comparison_html(comparison(factor=1.0))

@@ -36,7 +36,7 @@ def test_directories_of_one_name_are_two_runs(
     assert other.startswith("run1-") and len(other) == len("run1-") + 4
     assert stored == 6
     [message] = caplog.messages
-    assert f"b/run1 is kept apart as run {other}" in message and f"{tmp_path}/a/run1" in message
+    assert f"b/run1 is stored separately as run {other}" in message and f"{tmp_path}/a/run1" in message
     assert take_in(tmp_path / "a" / "run1", settings) == ("run1", 6)
     assert take_in(job(tmp_path / "b" / "run1", 1, records=5), settings) == (other, 10)
 

@@ -145,7 +145,7 @@ def _obstacle(pair: Pair, limits: Thresholds) -> str:
     """Why the times of a kernel are not comparable; empty when they are."""
     both = (*pair.a, *pair.b)
     if pair.key.coll not in SYNC_COLLECTIVES:
-        return "waiting cannot be told from transfer in this operation"
+        return "waiting and transfer cannot be separated for this operation"
     sources = [{kernel.row["timing_sources"] for kernel in side} for side in (pair.a, pair.b)]
     if sources[0] != sources[1]:
         return f"versions: times are from {_names(sources[0])} and from {_names(sources[1])}"
@@ -155,7 +155,7 @@ def _obstacle(pair: Pair, limits: Thresholds) -> str:
         )
     captured = min(kernel.row["capture_rate"] or 0.0 for kernel in both)
     if captured < limits.analysis.min_capture_rate:
-        return f"capture: only {captured:.0%} of the records are there"
+        return f"capture: only {captured:.0%} of the records were captured"
     complete = min(kernel.row["usable_share"] or 0.0 for kernel in both)
     if complete < limits.diagnosis.min_complete_share:
         return f"capture: only {complete:.0%} of the collectives were recorded by all ranks"

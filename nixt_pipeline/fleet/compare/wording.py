@@ -153,7 +153,7 @@ def _hosts(comparison: Comparison) -> str:
         "changed": f"{where.hosts_a} and {where.hosts_b}, of them {where.common} in common",
     }
     if not where.names_are_machines:
-        return f"{where.hosts_a} and {where.hosts_b} names that are no machines': which machines they were is not known"
+        return f"{where.hosts_a} and {where.hosts_b} names that don't identify machines"
     if where.kind != "changed":
         return words[where.kind]
     if comparison.host_sets:

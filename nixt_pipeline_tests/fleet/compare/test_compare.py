@@ -207,7 +207,7 @@ def test_hosts_drawn_anew_for_each_run_are_part_of_what_varies() -> None:
 @pytest.mark.parametrize(
     ("kernel", "reason"),
     [
-        (replace(DATA, capture_rate=0.3), "capture: only 30% of the records are there"),
+        (replace(DATA, capture_rate=0.3), "capture: only 30% of the records were captured"),
         (replace(DATA, usable_share=0.2), "capture: only 20% of the collectives were recorded by all ranks"),
         (replace(DATA, timing="collective_cpu"), "versions: times are from kernel_gpu and from collective_cpu"),
         (replace(DATA, operations=10), "fewer than 20 collectives were recorded by all ranks with GPU times"),
