@@ -56,8 +56,8 @@ def _link_out(path: Path) -> None:
     [
         (_link_out, "a link out of the directory; it is followed with NIXT_FOLLOW_LINKS=anywhere"),
         (lambda path: path.symlink_to("/proc/self/environ"), "a link out of the directory"),
-        (os.mkfifo, "no regular file"),
-        (Path.mkdir, "no regular file"),
+        (os.mkfifo, "not a regular file"),
+        (Path.mkdir, "not a regular file"),
         (lambda path: path.write_text("name: x"), "not usable: "),
         (lambda path: path.write_text('{"gpus": "many"}'), "not usable: gpus: Input should be a valid integer"),
         (lambda path: path.write_text(" " * (1 << 20) + "{}"), "not usable: larger than 1048576 bytes"),
