@@ -313,7 +313,7 @@ def _record_loss(coverage: RunCoverage) -> list[Finding]:
         return []
     causes = sorted(coverage.losses.items(), key=lambda item: -item[1])
     shares = ", ".join(f"{lost:,} ({cause})" for cause, lost in causes)
-    cut = f" {coverage.cut_files} files are damaged or end within a record." if coverage.cut_files else ""
+    cut = f" Files that are damaged or end within a record: {coverage.cut_files}." if coverage.cut_files else ""
     return [
         Finding(
             kind="record-loss",

@@ -212,3 +212,14 @@ def test_what_is_not_compared_are_the_sizes_with_fewest_bytes() -> None:
         con.execute("INSERT INTO blocked_cells VALUES ('a', 200, 3), ('b', 300, 1), ('a', 100, 1), ('a', NULL, 9)")
         assert con.sql(NOT_COMPARED, params={"operations": 2}).fetchall() == [(1, 0.1)]
         assert con.sql(NOT_COMPARED, params={"operations": 3}).fetchall() == [(0, 0.0)]
+
+
+def test_who_left_no_log_may_be_what_the_others_waited_for() -> None:
+    lacking = replace(ring(0, "a", "b"), n_ranks=3)
+    observed = seen((lacking, SLOW))
+    (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
+    assert finding.severity == "P2"
+    assert "Ranks without a log (1 of 3 in 0x0) may have been late instead" in finding.counter_evidence
+    # A path on which everybody left a log is as slow: that is no waiting.
+    observed = seen((lacking, SLOW), (ring(1, "b", "c"), SLOW))
+    assert {f.severity for f in transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)} == {"P1"}

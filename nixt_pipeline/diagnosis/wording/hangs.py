@@ -32,10 +32,12 @@ def ahead(stop: Stop, tracks: Iterable[Track]) -> int:
 
 def behind(stop: Stop, tracks: Sequence[Track], sure: bool, killed_share: float) -> Finding:
     """Something got less far than what does the same. A killed job looks so at `killed_share` of its moments."""
+    furthest = {track: max(other.reached for other in tracks if other.family == track.family) for track in stop.first}
+    # Send and Recv of one process stop together, some of them at the number that others reached.
+    behind = [track for track in stop.first if track.reached < furthest[track]] or list(stop.first)
     names = ", ".join(
-        f"{track.comm.label} ({track.what} {track.reached}, its alike reached"
-        f" {max(other.reached for other in tracks if other.family == track.family)})"
-        for track in stop.first[:4]
+        f"{track.comm.label} ({track.what} {track.reached}, its alike reached {furthest[track]})"
+        for track in behind[:4]
     )
     suspects = sorted(stop.suspects)
     hosts = hosts_of(suspects)

@@ -8,6 +8,7 @@ from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observat
 from nixt_pipeline.diagnosis.evidence.parts import waiting_together
 from nixt_pipeline.diagnosis.evidence.processes import hosts_of, name_of, names_of, ranks_of
 from nixt_pipeline.diagnosis.findings import Effect, Finding, Level, Severity
+from nixt_pipeline.quantities import duration
 
 # Victims in a sentence, and communicators.
 _SHOWN = 4
@@ -87,7 +88,7 @@ def late_finding(seen: Observations, group: Sequence[Late], severity: Severity, 
         evidence=(
             f"{_waiting(seen, first, named)} {share:.1%} of the time for {named.listed()}:"
             f" {named.subject(_name(first))}"
-            f" {first.late_us / 1e3:.3g} ms less in communication than its peers in {_when(first)} (by chance"
+            f" {duration(first.late_us)} less in communication than its peers in {_when(first)} (by chance"
             f" p < {max(first.probability, 1e-12):.1g}).{_machine(seen, named)}{confirmation}{first.cause}"
             f"{_victims(seen, group, named.their)}"
         ),

@@ -5,7 +5,7 @@ from collections import defaultdict
 import numpy as np
 
 from nixt_pipeline.diagnosis.detectors.transfer import Blame, Medium, Path
-from nixt_pipeline.diagnosis.evidence.observations import Observations
+from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
 from nixt_pipeline.diagnosis.evidence.processes import Process, name_of, names_of
 from nixt_pipeline.diagnosis.findings import Effect, Finding, Severity, severity_by_cost
 from nixt_pipeline.settings import Thresholds
@@ -31,7 +31,8 @@ def transfer_findings(seen: Observations, blames: list[Blame], limits: Threshold
         lasting = blame.window.marked >= limits.diagnosis.min_blocks_without_cost
         if share >= limits.diagnosis.p2_cost_share or lasting:
             defective = limits.diagnosis.p1_transfer_ratio if lasting else float("inf")
-            severity = severity_by_cost(share, ratio, defective, limits)
+            # Everybody may have waited for who left no log: no time is that of the transfer alone.
+            severity = "P2" if _without_log(seen, blame) else severity_by_cost(share, ratio, defective, limits)
             findings.append(_finding(seen, blame, severity, share, ratio, sum(by_member.values())))
     return findings
 
@@ -74,10 +75,25 @@ def _finding(
             f" {blame.window.length} of {seen.blocks} stretches of the job;"
             f" a member spends {share:.1%} of the time on what is too much.{_victims(blame)}"
         ),
-        counter_evidence=f"{cleared} {_WHY[blame.level]}{_or_a_host(blame)}{_not_compared(seen)}",
+        counter_evidence=f"{cleared} {_WHY[blame.level]}{_or_a_host(blame)}{_not_compared(seen)}"
+        f"{_or_a_late_rank(seen, blame)}",
         next_step=_FABRIC_OR_HOST[blame.medium] if _or_a_host(blame) else _NEXT[blame.level, blame.medium],
         place="" if blame.hosts or blame.processes or blame.level == "fabric" else _place(seen, blame),
     )
+
+
+def _without_log(seen: Observations, blame: Blame) -> list[Communicator]:
+    """The communicators of the slow paths, if each of them has ranks that left no log."""
+    comms = [seen.communicators[number] for number in sorted({item.path.comm for item in blame.slow})]
+    return comms if all(len(comm.members) < comm.n_ranks for comm in comms) else []
+
+
+def _or_a_late_rank(seen: Observations, blame: Blame) -> str:
+    comms = _without_log(seen, blame)
+    if not comms:
+        return ""
+    shown = _listed([f"{comm.n_ranks - len(comm.members)} of {comm.n_ranks} in {comm.label}" for comm in comms])
+    return f" Ranks without a log ({shown}) may have been late instead: all others would have waited for them."
 
 
 def _not_compared(seen: Observations) -> str:
