@@ -116,7 +116,7 @@ def test_an_analysis_a_comparison_and_a_section_that_fail_are_told_and_the_page_
     assert "could not be assessed: the analysis hot_kernels: TypeError" in html
     assert html.count("<strong>Could not be drawn</strong>") == 2
     assert html.count("<strong>Not computed.</strong>") == 1
-    assert "<strong>could not be drawn</strong><span>key numbers</span>" in html
+    assert "<strong>could not be drawn</strong> <span>key numbers</span>" in html
 
 
 def test_of_many_launches_the_last_and_the_largest_are_diagnosed_and_the_others_counted(

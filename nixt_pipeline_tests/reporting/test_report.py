@@ -159,6 +159,13 @@ def test_the_tiles_say_where_the_bytes_are_how_fast_they_are_and_how_much_of_the
     ]
 
 
+def test_words_keep_apart_where_the_server_forbids_the_style_sheet() -> None:
+    # Jenkins shows artifacts so; with it, these are boxes of their own.
+    page = Page(report_html(examples.content(diagnosis=examples.diagnosis(examples.finding()))))
+    assert "100 % of the observed payload in 2 of 2 kernels hottest: gpu-1 2r/2n" in page.text
+    assert "P1 open a ticket Slow transfers: gpu-1" in page.text
+
+
 def test_the_meters_say_how_much_of_the_job_the_log_saw() -> None:
     content = examples.content(
         tables={"coverage": examples.coverage(capture_rate=0.25), "communicators": examples.communicators(8, 2)}
