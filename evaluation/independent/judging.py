@@ -18,6 +18,7 @@ from nixt_pipeline.settings import load_settings
 Json = dict[str, Any]
 
 _ABOUT_RECORDS = frozenset({"record-loss", "capture-gap", "clock-skew", "imbalance", "not-assessed", "process-silent"})
+_KILLED_OR_HUNG = "unfinished-step"
 _ALARMS, _BLAMES = ("P0", "P1", "P2"), ("P0", "P1")
 # A fault that costs less is not worth a note; whether it is told does not count.
 _WORTH_SAYING = 0.01
@@ -76,7 +77,9 @@ def judge(truth: Json, diagnosis: Json) -> Judged:
     told_s = true_s = None
     answer = None
     if fault:
-        answers = [(_answer(fault, finding, truth), finding) for finding in alarms]
+        # "Killed or hung, the log cannot tell" is said for information, and is half an answer.
+        said = [finding for finding in findings if finding in alarms or finding["kind"] == _KILLED_OR_HUNG]
+        answers = [(_answer(fault, finding, truth), finding) for finding in said]
         order = (AS_WELL_AS_POSSIBLE, LESS_PRECISELY, MISSED)
         answer, best = min(answers, key=lambda entry: order.index(entry[0]), default=(MISSED, None))
         share = fault["cost_share"]
@@ -111,6 +114,8 @@ def _told_s(finding: Json, truth: Json) -> float | None:
 
 def _answer(fault: Json, finding: Json, truth: Json) -> str:
     """How well one finding answers the fault."""
+    if finding["kind"] == _KILLED_OR_HUNG:
+        return LESS_PRECISELY if "hang" in fault["answers"] else MISSED
     if finding["kind"] not in fault["answers"]:
         return MISSED
     named, guilty, possible = _named(finding, truth), set(fault["ranks"]), set(fault["ideal"]["ranks"])

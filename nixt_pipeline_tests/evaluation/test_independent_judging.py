@@ -69,6 +69,9 @@ def judged(of: Any, *findings: dict[str, Any]) -> Any:
         # What hardly costs anything, or cannot be seen, need not be told.
         (truth(1, cost=0.004), finding(hosts=["b"], level="host"), NOT_ASKED, 1),
         (truth(1, level="none"), finding(kind="fabric-slow", level="fabric"), NOT_ASKED, 0),
+        # A job that was killed looks like one that hung: half an answer.
+        (truth(1, answers=["hang"]), finding(kind="unfinished-step", severity="info"), LESS_PRECISELY, 0),
+        (truth(1), finding(kind="unfinished-step", severity="info"), MISSED, 0),
         # No fault at all: whoever is named is innocent.
         (truth(), finding(hosts=["a"], level="host"), None, 1),
         (truth(), finding(kind="fabric-slow", level="fabric"), None, 0),
