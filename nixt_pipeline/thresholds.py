@@ -163,7 +163,7 @@ class DiagnosisThresholds(_Group):
     )
     max_chance: float = _threshold(
         0.01,
-        "probability of naming anybody by chance",
+        "probability of naming a culprit by chance",
         "Family-wise: one false name in a hundred runs at most.",
     )
     min_last_share: float = _threshold(
@@ -201,8 +201,8 @@ class DiagnosisThresholds(_Group):
     )
     max_unordered_share: float = _threshold(
         0.2,
-        "nor where replays of CUDA graphs that cannot be told apart are a larger share of it",
-        "Nobody would be seen in so much of the job; a fifth as for `assessable_cost_share`.",
+        "nor if CUDA graph replays that cannot be distinguished are a larger share of it",
+        "No rank would be seen in that much of the job; a fifth as for `assessable_cost_share`.",
     )
     silent_after_operations: int = _threshold(
         10,

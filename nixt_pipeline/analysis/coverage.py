@@ -67,7 +67,7 @@ ANALYSIS = Analysis(
     title="Coverage",
     question="How much of what each communicator did was recorded?",
     reading=(
-        "The plugin drops records without a word; gaps in the sequence numbers show it, but not what lies before the "
+        "The plugin drops records silently; gaps in the sequence numbers show it, but not what is missing before the "
         "first or after the last record. Below half of the records, comparing ranks compares samples; small messages "
         "that the plugin's size filter leaves out count as gaps, too."
     ),

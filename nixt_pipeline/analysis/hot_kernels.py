@@ -154,8 +154,8 @@ ANALYSIS = Analysis(
     title="Hot kernels",
     question="Which few operations carry most of the bytes, and which cost the GPUs most time?",
     reading=(
-        "Bytes are those of the observed records, to be read beside the capture rate: what was dropped is not here, "
-        "and sampling favours slow and sparse operations. Rank time counts waiting once per waiting rank, so a high "
+        "Bytes are those of the observed records; read them together with the capture rate, because dropped records "
+        "are missing and sampling favours slow and sparse operations. Rank time counts waiting once per waiting rank, so a high "
         "rank time with a low transfer time is lateness, not a slow network."
     ),
     columns=(

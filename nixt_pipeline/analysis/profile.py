@@ -37,7 +37,7 @@ PROFILE_COLUMNS: tuple[Column, ...] = (
     count("rank_out_of_range", "records", "Records whose rank is not within 0 and n_ranks - 1"),
     count("nnodes_out_of_range", "records", "Records whose nnodes is not within 1 and n_ranks"),
     count("peer_out_of_range", "records", "P2P records whose peer is not within 0 and n_ranks - 1"),
-    count("implausible_timestamps", "records", "Records whose write time is no Unix time in microseconds"),
+    count("implausible_timestamps", "records", "Records whose write time is not a Unix time in microseconds"),
     count(
         "unknown_functions",
         "records",
@@ -123,7 +123,7 @@ PROFILE_COLUMNS: tuple[Column, ...] = (
     count("files_unreadable", "files", "Of those, files that could not be read"),
     count("files_with_problems", "files", "Of those, files with a problem, e.g. a truncated gzip"),
     count("records_duplicate", "records", "Records left out of the store because they were in it already"),
-    count("rejected_lines", "lines", "Lines that are no record"),
+    count("rejected_lines", "lines", "Lines that are not records"),
     count("foreign_lines", "lines", "Lines recognised as something else's"),
     count("bytes_read", "bytes", "Bytes after decompression"),
     count("bytes_unaccounted", "bytes", "Bytes read that are neither stored, duplicate, rejected, foreign nor blank"),

@@ -82,7 +82,7 @@ ANALYSIS = Analysis(
     reading=(
         "A rank counts inside its communicator only; host and process say where it really runs. The rank with the "
         "LOWEST time in its communicator is the one that the others wait for. A communicator whose ranks are all slow "
-        "alike has slow transfers, and no rank of it stands out."
+        "has slow transfers, and no rank of it stands out."
     ),
     columns=(
         RUN,

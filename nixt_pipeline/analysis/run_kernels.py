@@ -229,7 +229,7 @@ RUN_KERNELS = Analysis(
     name="run_kernels",
     version="1",
     title="Kernels of the run",
-    question="What is this run to be compared by?",
+    question="By which numbers is this run compared with others?",
     reading=(
         "One row for each kernel, described by structure. Transfer is the time of the last rank to arrive, waiting "
         "what the others spent beyond it; both over collectives that every rank logged with GPU times. Blocks are "

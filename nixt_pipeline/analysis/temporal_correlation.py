@@ -135,7 +135,7 @@ ANALYSIS = Analysis(
     reading=(
         "Times are write times on each host's clock, later than the operation by up to one dump interval. The "
         "quartiles include waiting for late ranks; the transfer bandwidth, taken from the last rank to arrive, does "
-        "not. If only the quartiles drop, somebody came late; if the transfer bandwidth drops too, the transfer "
+        "not. If only the quartiles drop, a rank was late; if the transfer bandwidth drops too, the transfer "
         "itself became slower."
     ),
     columns=(

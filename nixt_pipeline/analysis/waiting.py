@@ -143,7 +143,7 @@ WAITING_OVER_TIME = Analysis(
     question="When did ranks wait for one another, and when did the transfers themselves become slower?",
     reading=(
         "Of a complete collective, the shortest time is the transfer and what the other ranks spent beyond it is "
-        "waiting. More waiting at equal transfers means that somebody came late; longer transfers mean that the "
+        "waiting. More waiting at equal transfers means that a rank was late; longer transfers mean that the "
         "network or the NVLink became slower. Times are write times, late by up to one dump interval."
     ),
     columns=(

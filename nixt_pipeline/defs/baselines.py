@@ -25,10 +25,10 @@ _PREVIEW = ("run", "workload", "fit", "reason", "decision", "level", "establishe
     deps=[dg.AssetDep("run_catalog"), all_runs("run_kernels")],
 )
 def baselines(settings: dg.ResourceParam[Settings]) -> Result:
-    """**Which runs are fit to be compared with**, for each workload, and why others are not.
+    """**The runs that new ones are compared with**, per workload, and why others are not used.
 
-    Runs with the same workload have as many GPUs and the same kernels. A baseline is complete, has no urgent finding
-    and is like the others; a person can pin or reject a run with `nixt baselines`.
+    Runs of the same workload have the same number of GPUs and the same kernels. A baseline is complete, has no P0 or P1
+    finding and is similar to the others; pin or reject a run with `nixt baselines`.
     """
     table = update_baselines(settings, current_run_catalog(settings).table.to_pylist())
     numbers = {"fit": sum(table["fit"].to_pylist()), "workloads": len(set(table["workload"].to_pylist()))}

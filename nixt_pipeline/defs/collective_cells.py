@@ -34,11 +34,11 @@ _PREVIEW = (
 def collective_cells(
     context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings], duckdb: StoreDuckDB
 ) -> Result:
-    """**One row per collective**, put together from what each rank logged about it.
+    """**One row per collective**, assembled from the records of its ranks.
 
-    A collective starts for good when its last rank arrives, so the *shortest* time among the ranks is the closest to
-    the transfer itself, and the rank that has it was the last to arrive. `wait_us` is the time that all others spent
-    waiting for it.
+    A collective cannot proceed before its last rank arrives, so the *shortest* time among the ranks is the closest to
+    the pure transfer, and the rank that has it arrived last. `wait_us` is the time that all others spent waiting for
+    it.
     """
     run = context.partition_key
     rows = cells.build_cells(run, settings)

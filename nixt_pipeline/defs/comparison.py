@@ -42,10 +42,11 @@ _VERDICTS = get_args(Change)
 )
 def run_comparison(settings: dg.ResourceParam[Settings]) -> Result:
     """**Each run against the baseline of its workload**, or against an earlier run of the same work; never against one
-    with an urgent finding.
+    with a P0 or P1 finding.
 
-    Kernels are matched by structure; transfer and waiting are compared apart; the unit is the run, never the operation.
-    Only runs that are new, or whose reference changed, are compared again. `nixt compare` compares any others.
+    Kernels are matched by structure; transfer and waiting are compared separately; the unit is the run, never the
+    operation. Only runs that are new, or whose reference changed, are compared again. For any others, use `nixt
+    compare`.
     """
     table, made = update_comparisons(settings, current_run_catalog(settings).table.to_pylist())
     newest_made = sorted(made, key=lambda comparison: comparison.b.runs[0].facts["first_dump_us"] or 0)[-MAX_PAGES:]

@@ -35,7 +35,7 @@ _PREVIEW = (
     deps=reads("event_store"),
 )
 def event_store(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings], duckdb: StoreDuckDB) -> Result:
-    """**The run's records in the store**: Parquet with one row per record, which everything after reads.
+    """**The stored records of the run**: Parquet with one row per record, which all later steps read.
 
     Publishing is one rename: readers see the previous state of the run or this one, never half of it. Query it with
     `nixt sql "SELECT ... FROM events"`, with DuckDB over `catalog.duckdb`, or with anything that reads Parquet.

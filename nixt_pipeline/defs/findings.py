@@ -36,12 +36,12 @@ _PREVIEW = ("severity", "kind", "level", "hosts", "ambiguous", "onset_us", "cost
     deps=reads(NAME),
 )
 def findings(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings]) -> Result:
-    """**Who was late, whose transfers were slow, who hung**, and how sure that is.
+    """**Stragglers, slow links and hangs**, with evidence and a severity for each.
 
-    The rank that everybody waits for has the shortest time and the highest bandwidth, so that nobody is named for a
-    low bandwidth. A finding names somebody only with its effect, its evidence and what speaks against it; where the
-    log cannot tell, it names all who may be at fault, or nobody. "Nothing found" and "not assessable" differ. Where
-    the run's workload has a baseline, being slower than that is a finding, too.
+    The rank that all others wait for has the shortest time and the highest bandwidth, so low bandwidth alone names no
+    culprit. A finding comes with its effect, its evidence and the counter-evidence. If the log cannot tell, it names
+    all candidates, or none. "Not assessable" does not mean healthy. If the run's workload has a baseline, being slower
+    than it is a finding as well.
     """
     run = context.partition_key
     diagnosis = materialise_findings(run, settings, with_regression)

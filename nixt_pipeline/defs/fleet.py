@@ -67,10 +67,9 @@ def fleet_asset(
     deps=[all_runs("summary_histogram"), all_runs("coverage"), all_runs("findings")],
 )
 def run_catalog(settings: dg.ResourceParam[Settings]) -> Result:
-    """**One row for each run**: when, where, how large, and how much of it the log saw.
+    """**One row per run**: when, where, how large, and how much of it was recorded.
 
-    Only runs that are new or have changed are read again. It is made again by itself whenever the results of any run
-    are new.
+    Only runs that are new or have changed are read again. It refreshes automatically when any run has new results.
     """
     catalog = update_run_catalog(settings)
     publish_catalog(settings)
@@ -94,7 +93,7 @@ def fleet_report(settings: dg.ResourceParam[Settings]) -> Result:
     """**The page that lists every run** and links to its report, `reports/index.html`, and the fleet's page,
     `reports/fleet.html`: hosts to drain, runs that became slower, baselines, scaling, nccl-tests.
 
-    They are made again by themselves whenever a run has been reported.
+    They refresh automatically when a run has a new report.
     """
     together = render_fleet_page(settings)
     path = render_index(settings)

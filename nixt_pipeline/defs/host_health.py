@@ -29,10 +29,10 @@ _PREVIEW = (
     deps=[dg.AssetDep("run_catalog")],
 )
 def host_health(settings: dg.ResourceParam[Settings]) -> Result:
-    """**Which hosts keep being named by findings**, as what, what it cost, and whether it goes on.
+    """**The hosts that findings flag repeatedly**, for what, at what cost, and whether it continues.
 
-    A host that runs in many jobs is named more often by that alone: a suspect is named more often than the rate of all
-    other hosts explains, in more than one run, and in one of its latest. `nixt hosts` prints the list.
+    A host that runs in many jobs is flagged more often for that reason alone. A suspect is flagged more often than the
+    rate of all other hosts would explain, in more than one run, and in a recent one. `nixt hosts` prints the list.
     """
     table = update_host_health(settings, current_run_catalog(settings).table.to_pylist())
     shown = {"suspects first": arrow_preview(table, _PREVIEW)}

@@ -40,8 +40,8 @@ def raw_log_inventory(
     """**The log files of a run**: path, size, time, compression, and a fingerprint of the content.
 
     A run is one directory that NCCL Inspector wrote to during one training job. Files are listed, not read. The
-    fingerprint of the whole is the data version: when it changes, the run has grown and everything after is due
-    again.
+    fingerprint of the whole is the data version: when it changes, the run has grown and all later steps are
+    stale.
     """
     run = context.partition_key
     directory = Path(config.directory) if config.directory else run_directory(run, settings)

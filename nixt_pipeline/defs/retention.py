@@ -38,10 +38,10 @@ class RetentionConfig(dg.Config):
     metadata={"dagster/column_schema": column_schema(RETENTION_COLUMNS)},
 )
 def retention(config: RetentionConfig, settings: dg.ResourceParam[Settings]) -> Result:
-    """**Whose raw events were dropped**, and why others keep theirs.
+    """**The runs whose raw events were dropped**, and why others keep theirs.
 
-    The limits are settings (`NIXT_RETENTION_DAYS`, `NIXT_RETENTION_BYTES`), and off at first. Baselines and runs with
-    urgent findings keep their events. Results and reports of every run stay; the landing directory is never touched.
+    The limits are settings (`NIXT_RETENTION_DAYS`, `NIXT_RETENTION_BYTES`), off by default. Baselines and runs with a
+    P0 or P1 finding keep their events. Results and reports of every run stay; the landing directory is never touched.
     """
     now = datetime.now(UTC)
     steps = plan_retention(settings, Policy.of(settings), now)

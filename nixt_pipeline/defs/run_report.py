@@ -24,11 +24,11 @@ from nixt_pipeline.settings import Settings
     deps=reads("run_report"),
 )
 def run_report(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings]) -> Result:
-    """**The report of a run**: a page that needs no server and no network, with its tables beside it.
+    """**The report of a run**: a page that needs no server or network, with its tables next to it.
 
-    It begins with the verdict and the findings, shows what every analysis found and how much of the job the log saw,
-    and offers every number as CSV and Parquet. Open the path below, or set `NIXT_REPORT_URL` to where the reports
-    directory is served, which makes it a link.
+    It starts with the verdict and the findings, shows the result of every analysis and how much of the job was
+    recorded, and offers every number as CSV and Parquet. Open the path below, or set `NIXT_REPORT_URL` to the address
+    at which the reports directory is served, to turn the path into a link.
     """
     run = context.partition_key
     path = render_run_report(run, settings)

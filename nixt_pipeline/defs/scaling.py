@@ -46,9 +46,9 @@ _VARIATION = (
 def scaling(settings: dg.ResourceParam[Settings]) -> Result:
     """**Bandwidth and its variation against the number of GPUs**, for each model.
 
-    A kernel that is the same at several sizes has a trend. Kernels whose ranks grow with the job are put side by side
-    by role and have none. The change of the mean is split into other shares of the bytes and other bandwidths; volumes
-    are withheld where records are missing.
+    A kernel that is the same at several sizes has a trend. Kernels whose ranks grow with the job are shown side by side
+    by role, without a trend. The change of the mean is split into different shares of the bytes and different
+    bandwidths; volumes are withheld if records are missing.
     """
     found = update_scaling(settings, current_run_catalog(settings).table.to_pylist())
     shown = {
@@ -69,11 +69,11 @@ def _judge_scaling(settings: Settings) -> Iterator[Verdict]:
     deps=[dg.AssetDep("run_catalog"), all_runs("run_kernels")],
 )
 def benchmark_variation(settings: dg.ResourceParam[Settings]) -> Result:
-    """**How much times vary in training against nccl-tests.**
+    """**How much times vary in training, compared with nccl-tests.**
 
     Benchmarks are nccl-tests' own output in `NIXT_NCCL_TESTS_DIR`, and runs of nccl-tests under Inspector with the tag
-    `nccl-tests` in their `run.json`. A ratio is given only where function, size, ranks, nodes and NCCL are the same;
-    the variation of training is split into waiting, transfers over time, and communicators that differ.
+    `nccl-tests` in their `run.json`. A ratio is given only if function, size, ranks, nodes and NCCL match;
+    the variation in training is split into waiting, transfers over time, and differences between communicators.
     """
     table, problems = update_benchmark_variation(settings, current_run_catalog(settings).table.to_pylist())
     shown = {"first rows": arrow_preview(table, _VARIATION)}

@@ -254,11 +254,11 @@ def finished_runs_sensor(job_name: str, interval_s: int) -> dg.SensorDefinition:
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
     def finished_runs(context: dg.SensorEvaluationContext, settings: dg.ResourceParam[Settings]) -> dg.SensorResult:
-        """Looks for finished training jobs in the landing directory and has each ingested, analysed and reported.
+        """Starts `ingest_run` for finished training jobs in the landing directory.
 
-        A job has finished when its directory holds a marker file, when Slurm says so, or when nothing in it changed
-        for a while. A directory that grows afterwards is ingested again. What waits, and why, stands in the list of
-        ticks.
+        A job has finished when its directory has a marker file, when Slurm says so, or when nothing in it has
+        changed for a while. A directory that grows afterwards is ingested again. The tick history shows what is waiting, and
+        why.
         """
         cursor = Cursor.from_text(context.cursor)
         for lost in end_lost_runs(context.instance):

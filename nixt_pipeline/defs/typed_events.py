@@ -26,9 +26,9 @@ _PREVIEW = ("comm_name", "id", "n_ranks", "nnodes", "coll_type", "parallel_role"
     deps=reads("typed_events"),
 )
 def typed_events(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings]) -> Result:
-    """**Who took part**: the communicators of the run with their placement, and the processes and hosts behind them.
+    """**The participants**: the communicators of the run with their placement, and their processes and hosts.
 
-    A communicator is a group of ranks that talk to one another. Its class (`nvlink-only`, `nic-only`, `mixed`,
+    A communicator is a group of ranks that communicate. Its class (`nvlink-only`, `nic-only`, `mixed`,
     `single-rank`) says where the ranks sit. Each column has a role in the taxonomy: Identifier, Configuration,
     Workload, Measurement, Counter, Derived.
     """

@@ -26,8 +26,8 @@ from nixt_pipeline.store.reading import read_table
 def validated_records(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings]) -> Result:
     """**Every line of the logs, decoded once**: records as typed rows, anything else with place and reason.
 
-    Nothing is lost in silence: each byte is stored, a counted duplicate, rejected, or recognised as something else's.
-    Files that have not changed since the last time are not read again.
+    Nothing is dropped silently: each byte is stored, a counted duplicate, rejected, or recognised as another program's.
+    Files that have not changed since the last ingest are not read again.
     """
     run = context.partition_key
     summary = validate_records(run, settings)
