@@ -155,8 +155,8 @@ ANALYSIS = Analysis(
     question="Which few operations carry most of the bytes, and which cost the GPUs most time?",
     reading=(
         "Bytes are those of the observed records; read them together with the capture rate, because dropped records "
-        "are missing and sampling favours slow and sparse operations. Rank time counts waiting once per waiting rank, so a high "
-        "rank time with a low transfer time is lateness, not a slow network."
+        "are missing and sampling favours slow and sparse operations. Rank time counts waiting once per waiting rank, "
+        "so a high rank time with a low transfer time means late ranks, not a slow network."
     ),
     columns=(
         RUN,

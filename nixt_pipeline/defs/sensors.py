@@ -257,8 +257,8 @@ def finished_runs_sensor(job_name: str, interval_s: int) -> dg.SensorDefinition:
         """Starts `ingest_run` for finished training jobs in the landing directory.
 
         A job has finished when its directory has a marker file, when Slurm says so, or when nothing in it has
-        changed for a while. A directory that grows afterwards is ingested again. The tick history shows what is waiting, and
-        why.
+        changed for a while. A directory that grows afterwards is ingested again. The tick history shows what is
+        waiting, and why.
         """
         cursor = Cursor.from_text(context.cursor)
         for lost in end_lost_runs(context.instance):
