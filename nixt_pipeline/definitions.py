@@ -57,12 +57,12 @@ def build_definitions(settings: NixtSettings | None = None) -> dg.Definitions:
 
 def log_doubts() -> None:
     """Log what is wrong with the settings. The code location loads all the same, so that it can be read in the UI."""
+    for doubt in doubts():
+        _LOG.warning(doubt)
     try:
         load_settings()
-        for doubt in doubts():
-            _LOG.warning(doubt)
     except SettingsError as error:
-        _LOG.error("%s. Every run and every look of the sensor fails until then.", error)
+        _LOG.error("%s. Runs and sensor ticks fail until this is corrected.", error)
 
 
 log_doubts()

@@ -197,7 +197,7 @@ def load_settings(**overrides: object) -> Settings:
 
 def doubts() -> list[str]:
     """What is probably a mistake, a line each: variables in the environment that are not settings, and former names of
-    thresholds there and in `nixt.toml`. Raises `ValueError` when the file cannot be read."""
+    thresholds there and in `nixt.toml`."""
     return [*doubtful_variables(_names()), *doubtful_keys()]
 
 

@@ -78,12 +78,16 @@ def doubtful_variables(names: Collection[str]) -> list[str]:
 
 
 def doubtful_keys() -> list[str]:
-    """A line for each threshold that `nixt.toml` calls by a former name."""
-    file = settings_file()
-    thresholds = _read(file).get("thresholds", {}) if file else {}
+    """A line for each threshold that `nixt.toml` calls by a former name; none for a file that cannot be read, which is
+    an error of its own."""
+    try:
+        file = settings_file()
+        thresholds = _read(file).get("thresholds") if file else None
+    except ValueError:
+        return []
     former = former_names()
     return [
         f"{file}: thresholds.{old} is called thresholds.{'.'.join(former[old])} now"
-        for old in thresholds
+        for old in (thresholds if isinstance(thresholds, dict) else ())
         if old in former
     ]

@@ -122,3 +122,13 @@ def test_former_names_are_reported(project: Path, monkeypatch: pytest.MonkeyPatc
     ]
     thresholds = load_settings().thresholds
     assert (thresholds.diagnosis.min_blocks, thresholds.comparison.margin) == (5, 0.1)
+
+
+@pytest.mark.parametrize("text", ["thresholds = 3", "thresholds = "])
+def test_a_broken_file_hides_no_doubt_about_the_environment(
+    project: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "nixt.toml").write_text(text)
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("NIXT_FROBNICATE", "1")
+    assert doubts() == ["NIXT_FROBNICATE is not a setting and is ignored"]

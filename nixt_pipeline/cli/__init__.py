@@ -33,7 +33,7 @@ def main(context: click.Context) -> None:
     """
     show_log_inertly()
     warn_once.cache_clear()
-    with input_errors():
-        context.obj = load_settings()
     for doubt in doubts():
         say(f"Warning: {doubt}")
+    with input_errors():
+        context.obj = load_settings()
