@@ -8,7 +8,7 @@ import duckdb
 
 from nixt_pipeline.analysis.cells import provide_cells
 from nixt_pipeline.diagnosis.attempts import Attempts, launches_left_out
-from nixt_pipeline.diagnosis.coverage import Recorded, capture_findings, measure, not_assessable, not_ordered
+from nixt_pipeline.diagnosis.coverage import capture_findings, measure, not_assessable, not_ordered
 from nixt_pipeline.diagnosis.detectors.causes import with_causes
 from nixt_pipeline.diagnosis.detectors.clocks import find_clock_skew
 from nixt_pipeline.diagnosis.detectors.hangs import find_hangs
@@ -18,7 +18,8 @@ from nixt_pipeline.diagnosis.detectors.lateness import Late, find_late
 from nixt_pipeline.diagnosis.detectors.resolution import Judged, Resolution, not_resolvable, resolution_of
 from nixt_pipeline.diagnosis.detectors.transfer import Blame, find_slow
 from nixt_pipeline.diagnosis.ending import ending_of
-from nixt_pipeline.diagnosis.evidence.eras import Era, find_eras
+from nixt_pipeline.diagnosis.evidence.era import Era, tells_times
+from nixt_pipeline.diagnosis.evidence.eras import find_eras
 from nixt_pipeline.diagnosis.evidence.observations import Observations, observe
 from nixt_pipeline.diagnosis.evidence.parts import read_spans
 from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE, Diagnosis, Finding, RunCoverage, Verdict, capped, ranked
@@ -33,7 +34,7 @@ from nixt_pipeline.store.manifest import read_manifest
 # Changes whenever a diagnosis would.
 VERSION = "8"
 
-_ERA = "what was done between two changes of communicators"
+_ERA = "what was done between changes of communicators"
 _NAMELESS = "the records of a launch do not say which host and which process wrote them"
 
 # With fewer records than this share, deficits alone name nobody.
@@ -72,10 +73,12 @@ def diagnose_views(
         seen = attempts.decisive(f"launch {incarnation}", observe, con, incarnation, limits)
         if seen is None:
             continue
-        of_launch = attempts.decisive("hangs and mismatches", find_hangs, con, seen, recorded, limits, ending) or []
+        eras = attempts.informative(_ERA, find_eras, con, seen, recorded.frontier) or []
+        found = attempts.decisive("hangs and mismatches", find_hangs, con, seen, recorded, limits, ending, eras)
+        of_launch = found or []
         nameless = nameless or not seen.processes
         if not reason and seen.processes:
-            from_times, powers = _from_eras(con, seen, recorded, limits, attempts)
+            from_times, powers = _from_eras(con, seen, eras, recorded.coverage, limits, attempts)
             of_launch += [_over(finding, ended.get(incarnation)) for finding in from_times]
             told_from += powers
             judged = judged.with_launch(seen, limits)
@@ -134,24 +137,26 @@ def _launches(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> tuple[list[
 
 
 def _from_eras(
-    con: duckdb.DuckDBPyConnection, seen: Observations, recorded: Recorded, limits: Thresholds, attempts: Attempts
+    con: duckdb.DuckDBPyConnection,
+    seen: Observations,
+    eras: Sequence[Era],
+    coverage: RunCoverage,
+    limits: Thresholds,
+    attempts: Attempts,
 ) -> tuple[list[Finding], list[tuple[float, Resolution]]]:
     """What the times of a launch say in all of its eras, and how long each was and what could be seen in it."""
-    numbers = con.sql("SELECT communicator, comm FROM diagnosed_communicators").fetchall()
-    numbered = {communicator: seen.communicators[comm] for communicator, comm in numbers}
-    eras = attempts.informative("replaced communicators", find_eras, con, recorded.frontier, numbered, read_spans(con))
-    findings: list[list[Finding]] = []
+    findings: list[list[Finding] | None] = []
     powers = []
     wholes: Sequence[Era | None] = eras or [None]
     for era in wholes:
         part = seen if era is None else attempts.decisive(_ERA, observe, con, seen.incarnation, limits, era)
-        if part is None or not part.processes:
-            findings.append([])
+        if part is None or not part.processes or not (era is None or tells_times(con)):
+            findings.append(None)
             continue
-        findings.append(_from_times(con, part, recorded.coverage, limits, attempts))
+        findings.append(_from_times(con, part, coverage, limits, attempts))
         power = attempts.informative("the smallest visible cost", resolution_of, part, read_spans(con), limits)
         powers.append((float(part.block_us.sum()), power or Resolution(None)))
-    return across_eras(eras, findings) if eras else findings[0], powers
+    return across_eras(eras, findings) if eras else findings[0] or [], powers
 
 
 def _from_times(

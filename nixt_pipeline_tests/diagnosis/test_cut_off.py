@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nixt_pipeline.diagnosis.detectors.cut_off import Past
-from nixt_pipeline.diagnosis.detectors.stopped import Series, stages, tracks_of
+from nixt_pipeline.diagnosis.detectors.tracks import Series, stages, tracks_of
 from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline_tests.diagnosis.examples import communicator
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from nixt_pipeline.diagnosis.detectors.stopped import Series, series_of
+from nixt_pipeline.diagnosis.detectors.tracks import Series, series_of
 from nixt_pipeline.diagnosis.evidence.alike import Pace, alike, middle
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.processes import Process

@@ -6,16 +6,8 @@ from typing import Any
 
 import pytest
 
-from nixt_pipeline.diagnosis.detectors.stopped import (
-    Series,
-    Stop,
-    ended_together,
-    stages,
-    stopped_first,
-    together,
-    tracks_of,
-    without_end,
-)
+from nixt_pipeline.diagnosis.detectors.stopped import Stop, stopped_first, together
+from nixt_pipeline.diagnosis.detectors.tracks import Series, ended_together, stages, tracks_of, without_end
 from nixt_pipeline.diagnosis.evidence.frontier import EarlyEnd
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Edge
 from nixt_pipeline.diagnosis.evidence.processes import Process

@@ -1,6 +1,6 @@
 """Two processes that step 30 times: gradients in a communicator of each, then a flag of both."""
 
-from nixt_pipeline.diagnosis.detectors.stopped import Series
+from nixt_pipeline.diagnosis.detectors.tracks import Series
 from nixt_pipeline.diagnosis.detectors.unfinished import unfinished
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.processes import Process

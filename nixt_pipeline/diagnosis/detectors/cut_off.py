@@ -14,7 +14,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis.detectors.stopped import TAIL_CHANCE, Series, Track
+from nixt_pipeline.diagnosis.detectors.tracks import TAIL_CHANCE, Series, Track
 from nixt_pipeline.diagnosis.evidence.processes import Process, process_of
 
 Ints = NDArray[np.int64]
@@ -152,7 +152,7 @@ def _reached(
         row = None if at is None else member[at].get(process_of(host, pid, name))
         if at is not None and row is not None:
             column = min(max(moment - shifts.get(host, 0), 0), _MOMENTS - 1)
-            reached[at][row, column] = max(reached[at][row, column], number)
+            reached[at][row, column] = max(reached[at][row, column], number - series[at].before)
     return [np.maximum.accumulate(rows_of, axis=1) for rows_of in reached]
 
 

@@ -6,7 +6,7 @@ apart (`parts`); what came after a stop decides how it is told (`sequel`).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,27 +15,27 @@ import duckdb
 from nixt_pipeline.diagnosis.attempts import parts_left_out
 from nixt_pipeline.diagnosis.coverage import Recorded
 from nixt_pipeline.diagnosis.detectors.cut_off import MAY_BE_KILLED, SELDOM_KILLED, Past, past_of
-from nixt_pipeline.diagnosis.detectors.mid_step import stopped_in_step
+from nixt_pipeline.diagnosis.detectors.equal_steps import stopped_between_pauses
+from nixt_pipeline.diagnosis.detectors.mid_step import MidStep, logs_of, stopped_in_step
 from nixt_pipeline.diagnosis.detectors.replaced import interruptions
 from nixt_pipeline.diagnosis.detectors.sequel import Launch, Sequel, last_times, read_launches, restarted, what_followed
-from nixt_pipeline.diagnosis.detectors.stopped import (
+from nixt_pipeline.diagnosis.detectors.stopped import Stop, stopped_first, together
+from nixt_pipeline.diagnosis.detectors.tracks import (
     SEND_RECV,
     Series,
-    Stop,
     Track,
     ended_together,
     series_of,
     stages,
-    stopped_first,
-    together,
     tracks_of,
     without_end,
 )
 from nixt_pipeline.diagnosis.detectors.unfinished import unfinished
 from nixt_pipeline.diagnosis.ending import Ending
+from nixt_pipeline.diagnosis.evidence.era import Era
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Edge, Observations
-from nixt_pipeline.diagnosis.evidence.parts import Part, Span, parts_of, read_spans
+from nixt_pipeline.diagnosis.evidence.parts import Part, Span, numbered_in, parts_of, read_spans
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, name_of, names_of
 from nixt_pipeline.diagnosis.findings import Finding
 from nixt_pipeline.diagnosis.wording import hangs as told
@@ -64,7 +64,7 @@ ORDER BY ALL
 class _Launch:
     """What is known of one launch: its communicators by the hash of their identity, when each was in use, the
     processes whose logs say nothing of the end, and the launches of the directory. `reaches` is how far everybody got
-    in the communicators of the part that is looked at."""
+    in the communicators of the part that is looked at; those of them that `go_on` after it, by number, did not stop."""
 
     con: duckdb.DuckDBPyConnection
     seen: Observations
@@ -75,6 +75,7 @@ class _Launch:
     launches: Sequence[Launch]
     limits: Thresholds
     reaches: Sequence[Reach] = ()
+    go_on: frozenset[int] = frozenset()
 
 
 def find_hangs(
@@ -83,9 +84,10 @@ def find_hangs(
     recorded: Recorded,
     limits: Thresholds,
     ending: Ending | None = None,
+    eras: Sequence[Era] = (),
 ) -> list[Finding]:
     """Hangs and disagreements of the launch that `seen` shows, of a job that ended as `ending` says; call it after
-    `observe`."""
+    `observe`. A launch whose communicators were replaced has `eras`."""
     parameters: dict[str, Any] = {"sync": list(SYNC_COLLECTIVES), "incarnation": seen.incarnation}
     findings = _mismatches(con.sql(_MISMATCHES, params=parameters).fetchall(), seen)
     findings += [
@@ -95,32 +97,83 @@ def find_hangs(
         and edge.sent - edge.received >= limits.diagnosis.unmatched_p2p
         and not {edge.source, edge.target} & recorded.early.keys()
     ]
-    numbers = con.sql("SELECT communicator, comm FROM diagnosed_communicators").fetchall()
-    numbered = {communicator: seen.communicators[comm] for communicator, comm in numbers}
+    numbered = numbered_in(con, seen.communicators)
     ignored = without_end(recorded.early, recorded.cut, seen.processes)
     # What was received had been sent: the log of the sender ends early.
     ignored |= {edge.source for edge in seen.edges if edge.lossless and edge.received > edge.sent}
-    spans = read_spans(con)
-    parts = parts_of(seen.communicators, spans)
-    part_of = {number: index for index, part in enumerate(parts) for number in part.communicators}
-    series: dict[int, list[Series]] = defaultdict(list)
-    for item in series_of(recorded.frontier, numbered, ignored, recorded.one_slot):
-        series[part_of[item.comm.number]].append(item)
-    edges: dict[int, list[Edge]] = defaultdict(list)
-    for edge in seen.edges:
-        edges[part_of[edge.comm]].append(edge)
-    reaches: dict[int, list[Reach]] = defaultdict(list)
-    for reach in recorded.frontier:
-        if reach.communicator in numbered:
-            reaches[part_of[numbered[reach.communicator].number]].append(reach)
-    launch = _Launch(con, seen, recorded, numbered, spans, ignored, read_launches(con), limits)
-    for index, part in enumerate(parts[: limits.diagnosis.max_diagnosed_parts]):
-        if series[index] and ended_together(series[index]):
-            of_part = replace(launch, reaches=reaches[index])
-            findings += _stopped(of_part, part, series[index], edges[index], ending or Ending())
-        findings += _interrupted(launch, part, series[index], findings)
-    left_out = parts[limits.diagnosis.max_diagnosed_parts :]
-    return [*findings, parts_left_out(left_out, limits.diagnosis.max_diagnosed_parts)] if left_out else findings
+    launch = _Launch(con, seen, recorded, numbered, read_spans(con), ignored, read_launches(con), limits)
+    most = limits.diagnosis.max_diagnosed_parts
+    whole = _parts(launch, numbered, recorded.frontier, seen.edges)
+    for of_era, part in _in_eras(launch, eras, most) if eras else ((launch, part) for part in whole[:most]):
+        ended = [item for item in part.series if item.comm.number not in part.go_on]
+        if ended and ended_together(ended):
+            of_part = replace(of_era, reaches=part.reaches, go_on=part.go_on)
+            findings += _stopped(of_part, part.part, part.series, part.edges, ending or Ending())
+    for part in whole[:most]:
+        findings += _interrupted(launch, part.part, part.series, findings)
+    left_out = [part.part for part in whole[most:]]
+    return [*findings, parts_left_out(left_out, most)] if left_out else findings
+
+
+@dataclass(frozen=True)
+class _Examined:
+    """A part of a launch, or of an era of it, with what it did; `go_on` are the communicators, by number, that were in
+    use after it too."""
+
+    part: Part
+    series: list[Series]
+    edges: list[Edge]
+    reaches: list[Reach]
+    go_on: frozenset[int] = frozenset()
+
+
+def _parts(
+    launch: _Launch, numbered: Mapping[int, Communicator], frontier: Iterable[Reach], edges: Iterable[Edge]
+) -> list[_Examined]:
+    """The parts of what the communicators in `numbered` did, those of more processes first."""
+    known = sorted(numbered.values(), key=lambda comm: comm.number)
+    parts = [_Examined(part, [], [], []) for part in parts_of(known, launch.spans)]
+    part_of = {number: part for part in parts for number in part.part.communicators}
+    own = [reach for reach in frontier if reach.communicator in numbered]
+    for item in series_of(own, numbered, launch.ignored, launch.recorded.one_slot):
+        part_of[item.comm.number].series.append(item)
+    for edge in edges:
+        part_of[edge.comm].edges.append(edge)
+    for reach in own:
+        part_of[numbered[reach.communicator].number].reaches.append(reach)
+    return parts
+
+
+def _in_eras(launch: _Launch, eras: Sequence[Era], most: int) -> Iterator[tuple[_Launch, _Examined]]:
+    """The parts of all eras. Of who left with an era, and lacks what its peers have, the log says nothing of its end: a
+    process that dies loses what it had not written."""
+    for number, era in enumerate(eras):
+        stayed = frozenset(process for later in eras[number + 1 :] for process in later.processes)
+        furthest: dict[tuple[int, str], int] = defaultdict(int)
+        for reach in era.reaches:
+            furthest[reach.communicator, reach.coll] = max(furthest[reach.communicator, reach.coll], reach.last)
+        lacking = {
+            reach.process
+            for reach in era.reaches
+            if reach.communicator not in era.go_on and reach.last < furthest[reach.communicator, reach.coll]
+        }
+        left = lacking - stayed if number < len(eras) - 1 else set()
+        of_era = replace(launch, ignored=launch.ignored | left)
+        for part in _parts_of_era(of_era, era)[:most]:
+            yield of_era, part
+
+
+def _parts_of_era(launch: _Launch, era: Era) -> list[_Examined]:
+    """The parts of an era. Sends and Recvs are counted over the whole launch: only those of communicators that were in
+    use in no other one."""
+    numbered = {key: comm for key, comm in launch.numbered.items() if key in era.communicators}
+    go_on = frozenset(numbered[key].number for key in era.go_on)
+    only_here = {comm.number for key, comm in numbered.items() if key not in era.go_on | era.before}
+    edges = [edge for edge in launch.seen.edges if edge.comm in only_here]
+    return [
+        replace(part, go_on=go_on, series=[replace(item, apart=era.apart(item.communicator)) for item in part.series])
+        for part in _parts(launch, numbered, era.reaches, edges)
+    ]
 
 
 def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[Edge], ending: Ending) -> list[Finding]:
@@ -129,14 +182,17 @@ def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[
     stage = stages(series, part.processes)
     comms = {number: seen.communicators[number] for number in sorted(part.communicators)}
     tracks = tracks_of(series, edges, comms, stage, launch.ignored)
-    stops = stopped_first(tracks)
+    stops = [
+        stop for stop in stopped_first(tracks) if any(track.comm.number not in launch.go_on for track in stop.first)
+    ]
     if stops:
         return _behind(launch, part, series, tracks, stops, ending)
-    pending = unfinished(series, launch.reaches, len(part.processes))
+    counted = [item for item in series if item.apart in (None, (False, False))]
+    pending = unfinished(counted, launch.reaches, len(part.processes))
     if pending:
         finding, stopped = told.never_completed(pending), [pending.comm]
     else:
-        begun = _begun(launch, part, series)
+        begun = _begun(launch, part, series) or _begun_by_pauses(launch, part)
         if not begun:
             return []
         stopped = list(begun)
@@ -177,10 +233,11 @@ def _behind(
 ) -> list[Finding]:
     """What got less far than its alike; nothing where all that do the same are behind in something: then nobody is
     ahead, and the log has no common end."""
-    since, sequel = _followed(launch, part, [track.comm for stop in stops for track in stop.first])
+    first = {track.comm for stop in stops for track in stop.first if track.comm.number not in launch.go_on}
+    since, sequel = _followed(launch, part, first)
     past = None
     if sequel is None or sequel.launch:
-        past = _past(launch, series, [track.comm for stop in stops for track in stop.first])
+        past = _past(launch, series, first)
     shares = [_killed_share(past, stop, tracks) if past else 0.0 for stop in stops]
     hung = [stop for stop, share in zip(stops, shares, strict=True) if share <= SELDOM_KILLED]
     sure = [
@@ -201,24 +258,45 @@ def _killed_share(past: Past, stop: Stop, tracks: Sequence[Track]) -> float:
     return past.share(tracks, stop.lead if collectives else 0)
 
 
-def _begun(launch: _Launch, part: Part, series: Sequence[Series]) -> dict[Communicator, Any]:
+def _begun(launch: _Launch, part: Part, series: Sequence[Series]) -> dict[Communicator, MidStep]:
     """The communicators of a part that stopped within a step, with how."""
     if sum(item.furthest + 1 for item in series) < _LEAST_OPERATIONS:
         return {}
-    numbered = {key: comm for key, comm in launch.numbered.items() if comm.number in part.communicators}
+    numbered = _ended(launch, part)
+    stops = stopped_in_step(launch.con, launch.seen.incarnation, _busiest(launch), numbered.keys())
+    return {numbered[stop.communicator]: stop for stop in stops}
+
+
+def _begun_by_pauses(launch: _Launch, part: Part) -> dict[Communicator, MidStep]:
+    """The same for communicators that do one operation all the time, where others of their processes went on: what
+    follows is evidence of a fault, and where nothing follows, a job that was killed looks the same."""
+    numbered = _ended(launch, part)
+    logs = logs_of(launch.con, launch.seen.incarnation, _busiest(launch), numbered.keys())
+    stops = [stopped_between_pauses(key, log.operations, log.written_us) for key, log in logs.items()]
+    begun = {numbered[stop.communicator]: stop for stop in stops if stop is not None}
+    sequel = _followed(launch, part, begun)[1] if begun else None
+    return begun if sequel and sequel.went_on else {}
+
+
+def _ended(launch: _Launch, part: Part) -> dict[int, Communicator]:
+    """The communicators of a part that were not in use after it, by the hash of their identity."""
+    ended = part.communicators - launch.go_on
+    return {key: comm for key, comm in launch.numbered.items() if comm.number in ended}
+
+
+def _busiest(launch: _Launch) -> Process:
+    """The process with most records in the part that is looked at."""
     records: dict[Process, int] = defaultdict(int)
     for reach in launch.reaches:
         records[reach.process] += reach.records
-    busiest = min(records, key=lambda process: (-records[process], process))
-    stops = stopped_in_step(launch.con, launch.seen.incarnation, busiest, numbered.keys())
-    return {numbered[stop.communicator]: stop for stop in stops}
+    return min(records, key=lambda process: (-records[process], process))
 
 
 def _followed(launch: _Launch, part: Part, stopped: Iterable[Communicator]) -> tuple[int | None, Sequel | None]:
     """Since when the part stood still, and what came then: other communicators of its processes, or a launch."""
     numbers = frozenset(comm.number for comm in stopped)
     reaches = [reach for reach in launch.recorded.frontier if reach.communicator in launch.numbered]
-    since, sequel = what_followed(part, numbers, reaches, launch.numbered, launch.spans)
+    since, sequel = what_followed(part, numbers, launch.reaches, reaches, launch.numbered, launch.spans)
     if since is not None and sequel is None:
         following = restarted(launch.launches, launch.seen.incarnation, since)
         sequel = Sequel(following.first_us, launch=following) if following else None

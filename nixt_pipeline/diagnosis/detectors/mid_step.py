@@ -5,7 +5,7 @@ next in a step was never completed, whoever waits in it. This needs no alike com
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import duckdb
@@ -82,21 +82,24 @@ class Operation:
 
 @dataclass(frozen=True)
 class Log:
-    """What one process completed in one communicator, and in which pass of the dump thread it wrote each of that."""
+    """What one process completed in one communicator, in which pass of the dump thread it wrote each of that, and when
+    (Unix microseconds; empty where that is not known)."""
 
     operations: list[Operation]
     passes: Ints
+    written_us: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
 @dataclass(frozen=True)
 class MidStep:
     """A communicator (the hash of its identity) that did `done` of the operations of a `step`, after `steps` whole ones
-    and nothing since."""
+    and nothing since. `by_pauses`: how many operations a step has is told from the pauses between steps."""
 
     communicator: int
     step: tuple[Operation, ...]
     done: int
     steps: int
+    by_pauses: bool = False
 
 
 def stopped_in_step(
@@ -105,14 +108,14 @@ def stopped_in_step(
     """Which of the `communicators` (hashes) of a launch stopped in the middle of a step, by the log of the busiest
     `process`, of those of which it recorded all that anybody did. Call it after `coverage.measure`, for a log that
     reaches to the end in which nothing got less far than its alike."""
-    logs = _logs(con, incarnation, process, communicators)
+    logs = logs_of(con, incarnation, process, communicators)
     stops = [mid_step(communicator, log.operations) for communicator, log in logs.items()]
     begun = [stop for stop in stops if stop is not None]
     last = None if begun else one_less(logs)
     return begun if last is None else [last]
 
 
-def _logs(
+def logs_of(
     con: duckdb.DuckDBPyConnection,
     incarnation: int,
     process: Process,
@@ -137,7 +140,8 @@ def _logs(
     logs = {}
     for communicator, own in zip(found.tolist(), np.split(order, firsts[1:]), strict=True):
         done = [operations[number] for number in rows["operation"][own].tolist()]
-        log = Log(done, np.searchsorted(begins, rows["written_us"][own], "right"))
+        written_us = rows["written_us"][own]
+        log = Log(done, np.searchsorted(begins, written_us, "right"), written_us)
         if communicator in communicators and len(own) == known.get(communicator):
             logs[communicator] = log
     return logs

@@ -87,15 +87,17 @@ def last_times(reaches: Iterable[Reach], communicators: frozenset[int] | None = 
 def what_followed(
     part: Part,
     stopped: frozenset[int],
+    of_part: Sequence[Reach],
     reaches: Sequence[Reach],
     numbered: Mapping[int, Communicator],
     spans: Mapping[int, Span],
 ) -> tuple[int | None, Sequel | None]:
     """When a part of a launch stopped, of which the communicators `stopped` (numbers) stopped first, and what its
-    processes did then; the `reaches` are those of the launch. By write times in Unix microseconds."""
+    processes did then. How far everybody got `of_part` is known to the end of its era; the `reaches` are those of the
+    launch. By write times in Unix microseconds."""
     hashes = {comm.number: key for key, comm in numbered.items()}
     everything = frozenset(hashes[number] for number in part.communicators if number in hashes)
-    of_part = last_times(reaches, everything)
+    ends = last_times(of_part, everything)
     # Of Sends and Recvs, it is not told here when they stopped: then the part counts.
     own = frozenset(reach.communicator for reach in reaches) & {hashes[n] for n in stopped if n in hashes} or everything
     ended = _middle(last_times(reaches, own))
@@ -109,16 +111,16 @@ def what_followed(
         and not frozenset(part.processes).isdisjoint(comm.members)
     ]
     anew = frozenset(member for comm in later for member in comm.members)
-    goes_on_us = ended + _patience(reach for reach in reaches if reach.communicator in everything)
+    goes_on_us = ended + _patience(reach for reach in of_part if reach.communicator in everything)
     everywhere = last_times(reaches)
     went_on = tuple(process for process in part.processes if process in anew or everywhere.get(process, 0) > goes_on_us)
     if not went_on:
-        return _middle(of_part), None
+        return _middle(ends), None
     left = tuple(process for process in part.processes if process not in went_on)
     begins = [spans[comm.number][0] for comm in later]
     n_ranks = max((comm.n_ranks for comm in later), default=0)
     replaced = later and part.communicators.isdisjoint(comm.number for comm in later)
-    return (_middle(of_part) if replaced else ended), Sequel(min(begins, default=ended), went_on, left, n_ranks)
+    return (_middle(ends) if replaced else ended), Sequel(min(begins, default=ended), went_on, left, n_ranks)
 
 
 def _patience(reaches: Iterable[Reach]) -> float:

@@ -8,7 +8,7 @@ before and what after shows in the first step, by the first records of single pr
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from nixt_pipeline.diagnosis.detectors.stopped import Series
+from nixt_pipeline.diagnosis.detectors.tracks import Series
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.processes import Process
 

@@ -4,301 +4,209 @@ Elastic jobs replace communicators while they run: processes leave or join, and 
 (ncclCommShrink, an abort followed by a smaller one). What was replaced and what took its place were never in use
 together. Laid over the same stretch of progress they would seem so, and whoever left would seem to communicate less
 than the others. So times are compared within each era.
-
-A communicator is replaced by the next one that its processes use, if they did hardly anything in between: one that is
-made anew for each evaluation replaces nobody.
 """
 
-from __future__ import annotations
-
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import duckdb
 import pyarrow as pa
 
-from nixt_pipeline.diagnosis.evidence import queries
+from nixt_pipeline.diagnosis.evidence.alike import Pace
+from nixt_pipeline.diagnosis.evidence.era import AFTER_ALL, BEFORE_ALL, PASS_US, Era
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
+from nixt_pipeline.diagnosis.evidence.observations import Observations
+from nixt_pipeline.diagnosis.evidence.parts import numbered_in, read_spans
 from nixt_pipeline.diagnosis.evidence.processes import Process, name_of
+from nixt_pipeline.diagnosis.evidence.replacements import (
+    REGULAR,
+    Lives,
+    Span,
+    changes_of,
+    eras_in,
+    in_use,
+    lives_of,
+    shifts_of,
+    successions,
+)  # fmt: skip
 
-if TYPE_CHECKING:
-    from nixt_pipeline.diagnosis.evidence.observations import Communicator
-
-# A communicator of the start-up has fewer collectives, and its end changes nothing.
-_REGULAR = 20
-# What replaces a communicator may be written in one pass of the dump thread with it: so much of the shorter life may
-# overlap, and changes that are no further apart are one.
-_OVERLAP_SHARE = 0.02
-# In between, a process has at most this share of the records that it has during either life. One that stops within a
-# step leaves less than one of at least 20.
-_BETWEEN_SHARE = 0.1
-# What ends and begins more often tells no eras; of each change, some communicators are looked at.
-_MOST_CHANGES, _LOOKED_AT = 32, 4
+# A job of more eras has no stretches to speak of, and is looked at as a whole.
 _MOST_ERAS = 12
+# A pause that takes so much of the time between two communicators is where the one ended: what came before it belongs
+# to the step in which it did.
+_PAUSE_SHARE = 0.8
+# What lives on is counted to the operation where everything paused for so long, and for so many gaps between passes of
+# the dump thread: elsewhere one pass has operations of both eras.
+_SHARP_US, _SHARP_GAPS = 1_000_000, 2
 
-# How many records a process has during the life of a communicator, between it and the next one, and during that.
-_RECORDS = """
+# Where a process paused between the last record of what it used before a change and the first of what it used after it.
+_PAUSES = """
 SELECT
-    p.pair, count(*) FILTER (e.dump_timestamp_us BETWEEN p.first_us AND p.last_us) AS before,
-    count(*) FILTER (e.dump_timestamp_us > p.last_us AND e.dump_timestamp_us < p.next_us) AS between_them,
-    count(*) FILTER (e.dump_timestamp_us BETWEEN p.next_us AND p.until_us) AS after
-FROM ordered_records AS e
-JOIN diagnosed_processes AS d USING (writer)
-JOIN era_pairs AS p ON p.name = d.name
-GROUP BY p.pair
+    era, name, arg_max(at_us, gap_us) AS longest_us, coalesce(max(gap_us), 0) AS gap_us,
+    min(at_us) FILTER (gap_us > $pass) AS first_us
+FROM (
+    SELECT c.era, c.name, e.dump_timestamp_us AS at_us,
+        lead(e.dump_timestamp_us) OVER (PARTITION BY c.era, c.name ORDER BY e.dump_timestamp_us)
+            - e.dump_timestamp_us AS gap_us
+    FROM ordered_records AS e
+    JOIN diagnosed_processes AS d USING (writer)
+    JOIN era_changes AS c ON c.name = d.name AND e.dump_timestamp_us BETWEEN c.last_us AND c.next_us
+)
+GROUP BY era, name
 """
 
-# How far the communicators that live on were at the end of an era, by the clock of each process.
+# The usual time between two passes of the dump thread.
+_USUAL_GAPS = """
+SELECT name, median(gap_us) FROM (
+    SELECT d.name, e.dump_timestamp_us
+        - lag(e.dump_timestamp_us) OVER (PARTITION BY d.name ORDER BY e.dump_timestamp_us) AS gap_us
+    FROM ordered_records AS e JOIN diagnosed_processes AS d USING (writer)
+)
+WHERE gap_us > $pass
+GROUP BY name
+"""
+
+# How far each process got in each era, of the communicators that live on across changes.
 _REACHED = """
-SELECT c.era, hash(e.id, e.comm_name, e.n_ranks, e.nnodes) AS communicator, e.coll, max(e.coll_sn)::BIGINT AS reached
+SELECT
+    c.era, hash(e.id, e.comm_name, e.n_ranks, e.nnodes) AS communicator, e.coll, c.name,
+    max(e.coll_sn)::BIGINT AS last_sn, min(e.coll_sn)::BIGINT AS first_sn, count(*) AS records,
+    max(e.dump_timestamp_us) AS last_us, min(e.dump_timestamp_us) AS first_us,
+    CASE WHEN last_sn - first_sn >= $regular THEN regr_slope(e.coll_sn, e.dump_timestamp_us) END AS per_us
 FROM ordered_records AS e
 JOIN diagnosed_processes AS d USING (writer)
-JOIN era_cuts AS c ON c.name = d.name AND e.dump_timestamp_us <= c.until_us
+JOIN era_spans AS c ON c.name = d.name AND e.dump_timestamp_us > c.since AND e.dump_timestamp_us <= c.up_to
 WHERE hash(e.id, e.comm_name, e.n_ranks, e.nnodes) IN (SELECT unnest($kept)) AND e.coll_sn IS NOT NULL
 GROUP BY ALL
+ORDER BY ALL
 """
 
-_BEFORE_ALL, _AFTER_ALL = -1, 2**62
-_BOUNDS = {"since": pa.int64(), "up_to": pa.int64()}
 
-Span = tuple[int, int]
-# By the hash of a communicator and the process: when its first and its last collective were written.
-Lives = Mapping[int, Mapping[Process, Span]]
-# A communicator that ended before another began, and a process that used both.
-Succession = tuple[int, int, Process]
-
-
-@dataclass(frozen=True)
-class Era:
-    """A stretch of a launch. Its communicators (the hashes of their identities) and processes; when it began and ended,
-    in Unix microseconds. `records`: by process, after and up to which time on its own clock it lasted; `numbers`: by
-    communicator and function, the same in sequence numbers, where a communicator was in use before or after it."""
-
-    communicators: frozenset[int]
-    processes: frozenset[Process]
-    begin_us: int
-    end_us: int
-    records: Mapping[Process, Span]
-    numbers: Mapping[tuple[int, str], Span]
-
-
-def find_eras(
-    con: duckdb.DuckDBPyConnection,
-    reaches: Iterable[Reach],
-    numbered: Mapping[int, Communicator],
-    spans: Mapping[int, Span],
-) -> list[Era]:
-    """The eras of a launch in the order of time; none where no communicator was replaced, as in most jobs.
-
-    `reaches` are those of the run, `numbered` the communicators of the launch by the hash of their identity, `spans`
-    when each was in use, by its number. Call it after `observe`.
-    """
-    lives, regular = _lives(reaches, numbered)
-    shifts = _shifts(lives)
-    used = {comm: _middle(life, shifts) for comm, life in lives.items()}
-    changes = _changes(con, _successions({comm: lives[comm] for comm in regular}), lives, used)
+def find_eras(con: duckdb.DuckDBPyConnection, seen: Observations, reaches: Sequence[Reach]) -> list[Era]:
+    """The eras of the launch that `seen` shows, in the order of time; none where no communicator was replaced, as in
+    most jobs. `reaches` are those of the run. Call it after `observe`."""
+    numbered, spans = numbered_in(con, seen.communicators), read_spans(con)
+    lives, regular = lives_of(reaches, numbered)
+    shifts = shifts_of(lives)
+    used = {comm: in_use(life, shifts) for comm, life in lives.items()}
+    changes = changes_of(con, successions({comm: lives[comm] for comm in regular}), lives, used)
     if not 0 < len(changes) < _MOST_ERAS:
         return []
     # Of what has no collectives that all wait in, it is only known when it was written.
     used |= {key: spans[comm.number] for key, comm in numbered.items() if key not in used and comm.number in spans}
-    eras_of = {comm: _eras_of(span, changes) for comm, span in used.items()}
+    eras_of = {comm: eras_in(span, changes) for comm, span in used.items()}
     members = {comm: frozenset(lives.get(comm) or numbered[comm].members) for comm in used}
-    cuts = [_cut(era, change, lives, eras_of, members, shifts) for era, change in enumerate(changes)]
-    reached = _reached(con, cuts, [comm for comm in lives if len(eras_of[comm]) > 1])
+    kept = [comm for comm in lives if len(eras_of[comm]) > 1]
+    cuts, sharp = _cuts(con, changes, lives, eras_of, members, shifts, kept)
+    records = [
+        {
+            process: (
+                cuts[era - 1][process] if era else BEFORE_ALL,
+                cut[process] if era < len(changes) else AFTER_ALL,
+            )
+            for process in cut
+        }
+        for era, cut in enumerate([*cuts, cuts[-1]])
+    ]
+    whole = {_key(reach): reach for reach in reaches if reach.communicator in lives}
+    reached = _reached(con, records, kept, whole)
+    sharp = [True, *sharp, True]
+    eras = [
+        replace(_era(era, eras_of, used, members, of_era, reached), sharp=(sharp[era], sharp[era + 1]))
+        for era, of_era in enumerate(records)
+    ]
+    # What is in no reach (the numbers of graphs, which repeat) does not say how far anybody got.
     return [
-        _era(era, {comm: eras for comm, eras in eras_of.items() if era in eras}, used, members, cuts, reached)
-        for era in range(len(changes) + 1)
+        replace(era, reaches=tuple(_counted(reach, era) for reach in era.reaches if _key(reach) in whole))
+        for era in eras
     ]
 
 
-def restrict(con: duckdb.DuckDBPyConnection, era: Era | None) -> None:
-    """Create the views from which a launch is observed, of one of its eras only unless that is None."""
-    if era is None:
-        con.execute(queries.WHOLE_LAUNCH)
-        return
-    numbers = [(*series, *span) for series, span in sorted(era.numbers.items())]
-    records = [(name_of(process), *span) for process, span in sorted(era.records.items())]
-    communicators = [(number,) for number in sorted(era.communicators)]
-    for table, columns, rows in (
-        ("era_communicators", {"communicator": pa.uint64()}, communicators),
-        ("era_numbers", {"communicator": pa.uint64(), "coll": pa.string(), **_BOUNDS}, numbers),
-        ("era_records", {"name": pa.string(), **_BOUNDS}, records),
-    ):
-        schema = pa.schema(list(columns.items()))
-        con.register("era_rows", pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows], schema))
-        con.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS FROM era_rows")
-        con.unregister("era_rows")
-    con.execute(queries.ONE_ERA)
-
-
-def _lives(reaches: Iterable[Reach], numbered: Mapping[int, Communicator]) -> tuple[Lives, set[int]]:
-    """When each process used each communicator, and which of these did enough to tell anything."""
-    lives: dict[int, dict[Process, Span]] = defaultdict(dict)
-    regular: set[int] = set()
-    for reach in reaches:
-        if reach.communicator not in numbered or reach.first_us is None or reach.last_us is None:
-            continue
-        life = lives[reach.communicator]
-        first, last = life.get(reach.process, (reach.first_us, reach.last_us))
-        life[reach.process] = min(first, reach.first_us), max(last, reach.last_us)
-        if reach.last - reach.first + 1 >= _REGULAR:
-            regular.add(reach.communicator)
-    return lives, regular
-
-
-def _shifts(lives: Lives) -> dict[str, float]:
-    """By how much the clock of each host seems to be ahead: all members begin to use a communicator together. 0 for
-    hosts that share none with others."""
-    ahead: dict[str, list[float]] = defaultdict(list)
-    for life in lives.values():
-        of_host: dict[str, list[int]] = defaultdict(list)
-        for process, (first, _) in life.items():
-            of_host[process[0]].append(first)
-        usual = median(first for first, _ in life.values())
-        for host, firsts in of_host.items():
-            ahead[host] += [median(firsts) - usual] if len(of_host) > 1 else []
-    return {host: median(shifts) if shifts else 0.0 for host, shifts in ahead.items()}
-
-
-def _middle(life: Mapping[Process, Span], shifts: Mapping[str, float]) -> Span:
-    """When a communicator was in use, as most of its processes have it."""
-    begins = [first - shifts[process[0]] for process, (first, _) in life.items()]
-    ends = [last - shifts[process[0]] for process, (_, last) in life.items()]
-    return round(median(begins)), round(median(ends))
-
-
-def _successions(lives: Lives) -> dict[tuple[int, int], Process]:
-    """Which communicators ended before which others began, the last one before each, with a process that used both."""
-    of_process: dict[Process, list[tuple[int, int, int]]] = defaultdict(list)
-    for comm, life in lives.items():
-        for process, (first, last) in life.items():
-            of_process[process].append((last, first, comm))
-    found: dict[tuple[int, int], Process] = {}
-    for process, own in of_process.items():
-        own.sort()
-        ends = [last for last, _, _ in own]
-        for last, first, later in own:
-            place = bisect_right(ends, first + round(_OVERLAP_SHARE * (last - first)))
-            earlier = next((comm for _, _, comm in reversed(own[:place]) if comm != later), None)
-            if earlier is not None and (earlier, later) not in found and _never_together(lives[earlier], lives[later]):
-                found[earlier, later] = process
-    return found
-
-
-def _never_together(earlier: Mapping[Process, Span], later: Mapping[Process, Span]) -> bool:
-    """Whether every process that used both used the one after the other."""
-    return all(
-        later[process][0] - last >= -_slack((first, last), later[process])
-        for process, (first, last) in earlier.items()
-        if process in later
-    )
-
-
-def _slack(*lives: Span) -> float:
-    return _OVERLAP_SHARE * min(end - begin for begin, end in lives)
-
-
-def _changes(
+def _cuts(
     con: duckdb.DuckDBPyConnection,
-    successions: Mapping[tuple[int, int], Process],
-    lives: Lives,
-    used: Mapping[int, Span],
-) -> list[float]:
-    """The moments at which communicators were replaced: those that lie between most of what ended and of what began, if
-    processes did hardly anything in between."""
-    gaps: list[tuple[float, float, Succession]] = []
-    for (earlier, later), process in successions.items():
-        slack = _slack(used[earlier], used[later])
-        begin, end = sorted((used[earlier][1], used[later][0]))
-        gaps.append((end + slack, begin - slack, (earlier, later, process)))
-    changes: list[tuple[float, float]] = []
-    of_change: list[list[Succession]] = []
-    for until, since, succession in sorted(gaps):
-        if not changes or since > changes[-1][1]:
-            changes.append((since, until))
-            of_change.append([])
-        changes[-1] = max(changes[-1][0], since), changes[-1][1]
-        of_change[-1].append(succession)
-    if not changes or len(changes) > _MOST_CHANGES:
-        return []
-    replaced = _replaced(con, [_longest(pairs, used) for pairs in of_change], lives)
-    return [(since + until) / 2 for number, (since, until) in enumerate(changes) if number in replaced]
-
-
-def _longest(pairs: Iterable[Succession], used: Mapping[int, Span]) -> list[Succession]:
-    return sorted(pairs, key=lambda pair: -_slack(used[pair[0]], used[pair[1]]))[:_LOOKED_AT]
-
-
-def _replaced(con: duckdb.DuckDBPyConnection, of_change: Sequence[Sequence[Succession]], lives: Lives) -> set[int]:
-    """The changes, by place, of which a communicator replaces another."""
-    rows = [
-        {
-            "change": number, "name": name_of(process), "first_us": lives[earlier][process][0],
-            "last_us": lives[earlier][process][1], "next_us": lives[later][process][0],
-            "until_us": lives[later][process][1],
-        }
-        for number, pairs in enumerate(of_change)
-        for earlier, later, process in pairs
-    ]  # fmt: skip
-    con.register("era_pairs", pa.Table.from_pylist([row | {"pair": place} for place, row in enumerate(rows)]))
-    counts = con.sql(_RECORDS).fetchall()
-    con.unregister("era_pairs")
-    return {
-        int(str(rows[pair]["change"]))
-        for pair, before, between, after in counts
-        if between <= _BETWEEN_SHARE * min(before, after)
-    }
-
-
-def _eras_of(span: Span, changes: Sequence[float]) -> range:
-    """The eras in which something was in use."""
-    begin, end = span
-    slack = _slack(span)
-    first = sum(change <= begin + slack for change in changes)
-    return range(first, max(first, sum(change < end - slack for change in changes)) + 1)
-
-
-def _cut(
-    era: int,
-    change: float,
+    changes: Sequence[float],
     lives: Lives,
     eras_of: Mapping[int, range],
     members: Mapping[int, frozenset[Process]],
     shifts: Mapping[str, float],
-) -> dict[Process, int]:
-    """When an era ended by the clock of each process: with what it used for the last time, or before what it used then
-    for the first time."""
-    ends: dict[Process, int] = {}
-    begins: dict[Process, int] = {}
-    for comm, life in lives.items():
-        for process, (first, last) in life.items():
-            if eras_of[comm][-1] == era:
-                ends[process] = max(last, ends.get(process, last))
-            elif eras_of[comm][0] == era + 1:
-                begins[process] = min(first, begins.get(process, first))
-    others = {process: round(change + shifts.get(process[0], 0.0)) for own in members.values() for process in own}
-    return others | {process: begin - 1 for process, begin in begins.items()} | ends
+    kept: Sequence[int],
+) -> tuple[list[dict[Process, int]], list[bool]]:
+    """When each era but the last ended by the clock of each process: with what it used for the last time, before what
+    it used then for the first time, or at the change as others have it; and whether what lives on can be counted to the
+    operation there."""
+    cuts: list[dict[Process, int]] = []
+    both: list[dict[str, object]] = []
+    for era, change in enumerate(changes):
+        ends: dict[Process, int] = {}
+        begins: dict[Process, int] = {}
+        for comm, life in lives.items():
+            for process, (first, last) in life.items():
+                if eras_of[comm][-1] == era:
+                    ends[process] = max(last, ends.get(process, last))
+                elif eras_of[comm][0] == era + 1:
+                    begins[process] = min(first, begins.get(process, first))
+        others = {process: round(change + shifts.get(process[0], 0.0)) for own in members.values() for process in own}
+        cuts.append(others | {process: begin - 1 for process, begin in begins.items()} | ends)
+        both += [
+            {"era": era, "name": name_of(process), "last_us": ends[process], "next_us": begins[process]}
+            for process in ends.keys() & begins.keys()
+        ]
+    return cuts, _up_to_pauses(con, cuts, both) if kept and both else [False] * len(cuts)
+
+
+def _up_to_pauses(
+    con: duckdb.DuckDBPyConnection, cuts: Sequence[dict[Process, int]], both: Sequence[dict[str, object]]
+) -> list[bool]:
+    """Move the `cuts` to the pauses of the processes that used one communicator before and another after a change;
+    returns of which changes these pauses were long."""
+    between = {(row["era"], row["name"]): int(str(row["next_us"])) - int(str(row["last_us"])) for row in both}
+    con.register("era_changes", pa.Table.from_pylist(list(both)))
+    rows = con.sql(_PAUSES, params={"pass": PASS_US}).fetchall()
+    con.unregister("era_changes")
+    usual = dict(con.sql(_USUAL_GAPS, params={"pass": PASS_US}).fetchall())
+    found: dict[tuple[int, str], int] = {}
+    long: dict[int, list[bool]] = defaultdict(list)
+    for era, name, longest, gap, first in rows:
+        found[era, name] = longest if gap >= _PAUSE_SHARE * between[era, name] else first
+        long[era].append(gap >= max(_SHARP_US, _SHARP_GAPS * usual.get(name, 0.0)))
+    for era, cut in enumerate(cuts):
+        for process in cut:
+            cut[process] = found.get((era, name_of(process))) or cut[process]
+    return [bool(long[era]) and all(long[era]) for era in range(len(cuts))]
+
+
+def _key(reach: Reach) -> tuple[int, str, Process]:
+    return reach.communicator, reach.coll, reach.process
 
 
 def _reached(
-    con: duckdb.DuckDBPyConnection, cuts: Sequence[Mapping[Process, int]], kept: Sequence[int]
-) -> dict[tuple[int, int, str], int]:
-    """The last number of each function of the communicators that are kept, at the end of each era."""
+    con: duckdb.DuckDBPyConnection,
+    records: Sequence[Mapping[Process, Span]],
+    kept: Sequence[int],
+    whole: Mapping[tuple[int, str, Process], Reach],
+) -> list[list[Reach]]:
+    """How far each process got in each era in what lives on across changes; in the last list, the `whole` reaches of
+    everything else."""
+    found: list[list[Reach]] = [[] for _ in records]
+    others = [reach for key, reach in whole.items() if key[0] not in kept]
     if not kept:
-        return {}
+        return [*found, others]
+    processes = {name_of(process): process for of_era in records for process in of_era}
     rows = [
-        {"era": era, "name": name_of(process), "until_us": until}
-        for era, cut in enumerate(cuts)
-        for process, until in cut.items()
+        {"era": era, "name": name_of(process), "since": since, "up_to": up_to}
+        for era, of_era in enumerate(records)
+        for process, (since, up_to) in of_era.items()
     ]
-    con.register("era_cuts", pa.Table.from_pylist(rows))
-    found = con.sql(_REACHED, params={"kept": list(kept)}).fetchall()
-    con.unregister("era_cuts")
-    return {(era, communicator, coll): last for era, communicator, coll, last in found}
+    con.register("era_spans", pa.Table.from_pylist(rows))
+    counted = con.sql(_REACHED, params={"kept": list(kept), "regular": REGULAR}).fetchall()
+    con.unregister("era_spans")
+    for era, communicator, coll, name, last, first, number, last_us, first_us, per_us in counted:
+        process = processes[name]
+        known = whole.get((communicator, coll, process))
+        pace = Pace(per_us, known.pace.size_bytes if known else None)
+        found[era].append(Reach(communicator, coll, process, last, first, number, last_us, first_us, pace))
+    return [*found, others]
 
 
 def _era(
@@ -306,26 +214,39 @@ def _era(
     eras_of: Mapping[int, range],
     used: Mapping[int, Span],
     members: Mapping[int, frozenset[Process]],
-    cuts: Sequence[Mapping[Process, int]],
-    reached: Mapping[tuple[int, int, str], int],
+    records: Mapping[Process, Span],
+    reached: Sequence[Sequence[Reach]],
 ) -> Era:
-    """One era, of the communicators that were in use in it."""
-    since, until = min(used[comm][0] for comm in eras_of), max(used[comm][1] for comm in eras_of)
-    processes = frozenset(process for comm in eras_of for process in members[comm])
-    records = {
-        process: (
-            cuts[era - 1][process] if era > 0 else _BEFORE_ALL,
-            cuts[era][process] if era < len(cuts) else _AFTER_ALL,
-        )
-        for process in processes
-    }
-    numbers = {
-        (comm, coll): (
-            reached.get((era - 1, comm, coll), _BEFORE_ALL) if era - 1 in eras_of[comm] else _BEFORE_ALL,
-            reached.get((era, comm, coll), _BEFORE_ALL) if era + 1 in eras_of[comm] else _AFTER_ALL,
-        )
-        for comm, coll in {key[1:] for key in reached if key[1] in eras_of}
-    }
-    begins = [used[comm][0] for comm, eras in eras_of.items() if eras[0] == era]
-    ends = [used[comm][1] for comm, eras in eras_of.items() if eras[-1] == era]
-    return Era(frozenset(eras_of), processes, min(begins, default=since), max(ends, default=until), records, numbers)
+    """One era, of what was in use in it."""
+    own = {comm: eras for comm, eras in eras_of.items() if era in eras}
+    processes = frozenset(process for comm in own for process in members[comm])
+    ends: dict[tuple[int, str], int] = {}
+    begins: dict[tuple[int, str], int] = {}
+    for number, reaches in enumerate(reached[:-1]):
+        for reach in reaches:
+            key = (reach.communicator, reach.coll)
+            begins[key] = max(begins.get(key, BEFORE_ALL), reach.last if number < era else BEFORE_ALL)
+            ends[key] = max(ends.get(key, BEFORE_ALL), reach.last if number <= era else BEFORE_ALL)
+    go_on = frozenset(comm for comm, eras in own.items() if era + 1 in eras)
+    numbers = {key: (begins[key], end if key[0] in go_on else AFTER_ALL) for key, end in ends.items() if key[0] in own}
+    since = [used[comm][0] for comm, eras in own.items() if eras[0] == era] or [used[comm][0] for comm in own]
+    until = [used[comm][1] for comm, eras in own.items() if eras[-1] == era] or [used[comm][1] for comm in own]
+    return Era(
+        communicators=frozenset(own),
+        processes=processes,
+        before=frozenset(comm for comm, eras in own.items() if era - 1 in eras),
+        go_on=go_on,
+        begin_us=min(since),
+        end_us=max(until),
+        records={process: records[process] for process in processes},
+        numbers=numbers,
+        reaches=tuple(reach for reach in (*reached[era], *reached[-1]) if reach.communicator in own),
+    )
+
+
+def _counted(reach: Reach, era: Era) -> Reach:
+    """The same counted from the beginning of its era, where that is known to the operation."""
+    before = era.numbers.get((reach.communicator, reach.coll), (BEFORE_ALL, AFTER_ALL))[0] + 1
+    if not era.sharp[0]:
+        return reach
+    return replace(reach, last=reach.last - before, first=max(reach.first - before, 0), before=before)

@@ -43,7 +43,7 @@ _REGULAR = 20
 class Reach:
     """What one process recorded of one series, a collective function of one communicator (by the hash of its
     identity): its first and last sequence number, how many records it has, and when the last and the first one were
-    written, and its pace."""
+    written, and its pace. Numbers count from the one that was reached `before` the era that is looked at."""
 
     communicator: int
     coll: str
@@ -54,6 +54,7 @@ class Reach:
     last_us: int | None
     first_us: int | None = None
     pace: Pace = UNKNOWN
+    before: int = 0
 
 
 @dataclass(frozen=True)

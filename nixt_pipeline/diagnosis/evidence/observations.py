@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nixt_pipeline.diagnosis.evidence import point_to_point as p2p
 from nixt_pipeline.diagnosis.evidence import queries
 from nixt_pipeline.diagnosis.evidence.block_times import ClockStep, block_times
-from nixt_pipeline.diagnosis.evidence.eras import Era, restrict
+from nixt_pipeline.diagnosis.evidence.era import Era, restrict
 from nixt_pipeline.diagnosis.evidence.machines import Machines, machines_of
 from nixt_pipeline.diagnosis.evidence.overlap import measure_overlap
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, process_of

@@ -46,6 +46,12 @@ def read_spans(con: duckdb.DuckDBPyConnection) -> dict[int, Span]:
     return {comm: (first, last) for comm, first, last in con.sql(_SPANS).fetchall()}
 
 
+def numbered_in(con: duckdb.DuckDBPyConnection, communicators: Sequence[Communicator]) -> dict[int, Communicator]:
+    """The communicators of a launch by the hash of their identity; call it after `observe`."""
+    rows = con.sql("SELECT communicator, comm FROM diagnosed_communicators").fetchall()
+    return {communicator: communicators[number] for communicator, number in rows}
+
+
 def components(communicators: Sequence[Communicator]) -> dict[int, int]:
     """The communicators, by number, with a number for each group that shares processes, directly or through others."""
     of_process = _by_process(communicators)

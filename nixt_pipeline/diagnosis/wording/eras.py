@@ -4,7 +4,7 @@ lasted to the end of an era is over."""
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nixt_pipeline.diagnosis.evidence.eras import Era
+from nixt_pipeline.diagnosis.evidence.era import Era
 from nixt_pipeline.diagnosis.findings import SEVERITIES, Effect, Finding
 from nixt_pipeline.quantities import moment
 
@@ -13,14 +13,15 @@ from nixt_pipeline.quantities import moment
 _NEAR = 0.15
 
 
-def across_eras(eras: Sequence[Era], findings: Sequence[Sequence[Finding]]) -> list[Finding]:
-    """The findings of all eras, in the order of time."""
+def across_eras(eras: Sequence[Era], findings: Sequence[Sequence[Finding] | None]) -> list[Finding]:
+    """The findings of all eras, in the order of time; None where an era was too short to look at."""
+    known = [number for number, found in enumerate(findings) if found is not None]
     told: list[Finding] = []
     lasting: list[Finding] = []  # to the end of the era before
     for number, (era, found) in enumerate(zip(eras, findings, strict=True)):
-        last = number == len(eras) - 1
+        last = number == max(known, default=0)
         still: list[Finding] = []
-        for finding in found:
+        for finding in found or ():
             same = [one for one in lasting if _from_start(finding, era) and _subject(one) == _subject(finding)]
             current = _dated(finding, era, number == 0, last)
             for before in same[:1]:

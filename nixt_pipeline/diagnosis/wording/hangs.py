@@ -6,7 +6,8 @@ from dataclasses import replace
 from nixt_pipeline.diagnosis.detectors.mid_step import MidStep
 from nixt_pipeline.diagnosis.detectors.replaced import Interruption
 from nixt_pipeline.diagnosis.detectors.sequel import Sequel
-from nixt_pipeline.diagnosis.detectors.stopped import Series, Stop, Track
+from nixt_pipeline.diagnosis.detectors.stopped import Stop
+from nixt_pipeline.diagnosis.detectors.tracks import Series, Track
 from nixt_pipeline.diagnosis.ending import Ending
 from nixt_pipeline.diagnosis.evidence.observations import Communicator
 from nixt_pipeline.diagnosis.evidence.parts import Part
@@ -20,6 +21,8 @@ _SHOWN = 8
 _ONLY_COMPLETED = (
     "The log has completed operations only: who never entered the operation and who waits in it look alike."
 )
+
+_BY_PAUSES = " All operations are equal: how many make a step is told from the pauses between steps."
 
 
 def ahead(stop: Stop, tracks: Iterable[Track]) -> int:
@@ -110,7 +113,8 @@ def within_step(processes: Sequence[Process], begun: Mapping[Communicator, MidSt
         communicators=tuple(sorted(comm.id for comm in begun)),
         ambiguous=True,
         evidence=f"It stopped in the middle of a step: {'; '.join(_ending(*item) for item in begun.items())}.",
-        counter_evidence="A job whose last step is meant to end so would look the same.",
+        counter_evidence="A job whose last step is meant to end so would look the same."
+        + (_BY_PAUSES if any(stop.by_pauses for stop in begun.values()) else ""),
         next_step=(
             "If the job did not end by itself, get stacks (py-spy, gdb) of all processes: the one that is not inside a"
             " collective is it."
