@@ -100,3 +100,12 @@ def test_communicators_that_live_on_are_looked_at_in_parts(tmp_path: Path, setti
     (late,) = alarms(written(tmp_path / "job", *phases, tensor=True), settings)
     assert (late.kind, late.processes) == ("late-arrival", ("node-01-pid2",))
     assert late.effect.cost_share == pytest.approx(0.30, rel=0.05)
+
+
+@pytest.mark.parametrize("pause_us", [0, 5_000_000])
+def test_who_left_in_good_order_did_not_hang_where_others_kept_their_communicators(
+    pause_us: int, tmp_path: Path, settings: Settings
+) -> None:
+    six = [*FOUR, ("node-03", 5), ("node-03", 6)]
+    phases: list[Phase] = [(six, 40, ()), (FOUR, 40, ()), (six[:2], 40, ())]
+    assert alarms(written(tmp_path / "job", *phases, pause_us=pause_us, tensor=True), settings) == []

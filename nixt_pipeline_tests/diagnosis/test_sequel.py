@@ -24,8 +24,11 @@ Process = tuple[str, int]
 Phase = tuple[float, list[Process], int, int]
 
 
-def written(directory: Path, *phases: Phase) -> Path:
-    """The logs of a job whose communicators follow one another; processes write at different moments."""
+def written(
+    directory: Path, *phases: Phase, last_bytes: int = 9_000_000, unwritten: dict[Process, int] | None = None
+) -> Path:
+    """The logs of a job whose communicators follow one another; processes write at different moments, and lack as many
+    of their last records as `unwritten` says."""
     chance = random.Random(0)
     offset: dict[Process, int] = defaultdict(lambda: chance.randrange(INTERVAL_US))
     lines: dict[Process, list[str]] = defaultdict(list)
@@ -36,13 +39,14 @@ def written(directory: Path, *phases: Phase) -> Path:
                 late_us = -(end_us - offset[host, pid]) % INTERVAL_US
                 lines[host, pid].append(
                     collective(
-                        sn=sn, size=9_000_000 if sn % 3 == 2 else 25_000_000, rank=rank, n_ranks=len(members),
+                        sn=sn, size=last_bytes if sn % 3 == 2 else 25_000_000, rank=rank, n_ranks=len(members),
                         nnodes=len({host for host, _ in members}), comm=f"0x{number}", name="default_pg:0", host=host,
                         pid=pid, at_us=EPOCH_US + int(end_us + late_us),
                     )
                 )  # fmt: skip
     for (host, pid), own in lines.items():
-        write_log(directory / f"{host}-pid{pid}.log", *own)
+        lost = (unwritten or {}).get((host, pid), 0)
+        write_log(directory / f"{host}-pid{pid}.log", *own[: len(own) - lost])
     return directory
 
 
@@ -61,6 +65,26 @@ def test_who_has_no_record_since_the_others_shrank_the_communicator_is_named(
     assert how_bad(stop) == "the job stood still until 2025-08-30 21:00:30 UTC, then went on"
     assert "node-02-pid4 has no record since; the 5 other processes went on in a communicator of 5" in stop.evidence
     assert title(stop) == "Hang that is over: node-02-pid4"
+
+
+@pytest.mark.parametrize("begun", [1, 2])
+@pytest.mark.parametrize("unwritten", [0, 1, 4])
+def test_who_died_within_a_step_of_equal_operations_is_named(
+    begun: int, unwritten: int, tmp_path: Path, settings: Settings
+) -> None:
+    dead = [SIX[1], SIX[3]]
+    phases: list[Phase] = [(0, SIX, 25, begun), (30, [one for one in SIX if one not in dead], 40, 0)]
+    directory = written(tmp_path / "job", *phases, last_bytes=25_000_000, unwritten=dict.fromkeys(dead, unwritten))
+    (stop,) = stops(directory, settings)
+    assert (stop.kind, stop.severity, stop.ambiguous) == ("hang", "P1", False)
+    assert stop.processes == ("node-01-pid2", "node-02-pid4")
+    assert f"25 steps of 3 operations, {begun} of one more" in stop.evidence
+    assert stop.until_us is not None
+
+
+def test_equal_operations_that_end_with_a_step_are_no_hang(tmp_path: Path, settings: Settings) -> None:
+    phases: list[Phase] = [(0, SIX, 25, 0), (30, SIX[:5], 40, 0), (60, SIX[:4], 40, 0)]
+    assert stops(written(tmp_path / "job", *phases, last_bytes=25_000_000), settings) == []
 
 
 def test_hosts_and_one_process_after_the_other_may_leave(tmp_path: Path, settings: Settings) -> None:
