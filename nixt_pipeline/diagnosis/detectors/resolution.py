@@ -95,14 +95,14 @@ class Judged:
         return self.processes > 0 and bool(self.left_out)
 
     def unjudged(self) -> list[str]:
-        """What could not be judged, in words."""
+        """What could not be judged, in words; a run of which nothing could has a reason of its own."""
         names = names_of(self.left_out)
         shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
         replays = (
             f"whether one of {len(names)} processes is late could not be judged, for their collectives {REPLAYED}:"
             f" {shown}"
         )
-        return [*([replays] if names else []), *([self.transfers] if self.transfers else [])]
+        return [*([replays] if self.partly else []), *([self.transfers] if self.transfers else [])]
 
 
 def _not_compared(seen: Observations) -> str:
