@@ -9,7 +9,7 @@ import click
 from nixt_pipeline import api
 from nixt_pipeline.cli.output import format_option, input_errors, print_rows, say
 from nixt_pipeline.fleet.baselines import current_baselines, update_baselines
-from nixt_pipeline.fleet.catalog import RUN_CATALOG_COLUMNS, current_run_catalog
+from nixt_pipeline.fleet.catalog import RUN_CATALOG, current_run_catalog
 from nixt_pipeline.fleet.compare.comparison import FAIL_ON, Comparison
 from nixt_pipeline.fleet.compare.robust_stats import Change
 from nixt_pipeline.fleet.compare.wording import as_markdown, as_text
@@ -23,7 +23,7 @@ from nixt_pipeline.store import unread
 from nixt_pipeline.store.first_record import not_taken_up
 from nixt_pipeline.store.manifest import read_manifest
 
-_SORTABLE = tuple(column.name for column in RUN_CATALOG_COLUMNS if column.name not in ("state", "tags", "host_names"))
+_SORTABLE = tuple(column.name for column in RUN_CATALOG.columns if column.name not in ("state", "tags", "host_names"))
 _SHOWN = (
     "run", "name", "gpus", "hosts", "parallelism", "duration_s", "records", "capture_rate", "verdict", "worst_severity",
     "ingested_at",
@@ -73,7 +73,7 @@ def runs(
         with input_errors():
             _tell_what_holds_no_record(settings)
         return
-    names = [column.name for column in RUN_CATALOG_COLUMNS if column.name != "state"]
+    names = [column.name for column in RUN_CATALOG.columns if column.name != "state"]
     print_rows(names, [tuple(row[name] for name in names) for row in rows], output_format)
 
 

@@ -9,7 +9,7 @@ from nixt_pipeline.defs.common import Result, fleet_result
 from nixt_pipeline.defs.fleet import all_runs, fleet_asset
 from nixt_pipeline.defs.metadata import arrow_preview
 from nixt_pipeline.fleet import baselines as fitness
-from nixt_pipeline.fleet.baselines import BASELINE_COLUMNS, baselines_path, read_baselines, update_baselines
+from nixt_pipeline.fleet.baselines import BASELINES, read_baselines, update_baselines
 from nixt_pipeline.fleet.catalog import current_run_catalog
 from nixt_pipeline.quality.fleet import BASELINE_RULES, judge_baselines
 from nixt_pipeline.quality.verdicts import Verdict
@@ -21,7 +21,7 @@ _PREVIEW = ("run", "workload", "fit", "reason", "decision", "level", "establishe
 @fleet_asset(
     kinds={"parquet"},
     code_version=fitness.VERSION,
-    columns=BASELINE_COLUMNS,
+    columns=BASELINES.columns,
     deps=[dg.AssetDep("run_catalog"), all_runs("run_kernels")],
 )
 def baselines(settings: dg.ResourceParam[Settings]) -> Result:
@@ -33,7 +33,7 @@ def baselines(settings: dg.ResourceParam[Settings]) -> Result:
     table = update_baselines(settings, current_run_catalog(settings).table.to_pylist())
     numbers = {"fit": sum(table["fit"].to_pylist()), "workloads": len(set(table["workload"].to_pylist()))}
     newest = arrow_preview(table.sort_by([("first_dump_us", "descending")]), _PREVIEW)
-    return fleet_result(baselines_path(settings), table.num_rows, {"newest runs": newest}, numbers)
+    return fleet_result(BASELINES.path(settings), table.num_rows, {"newest runs": newest}, numbers)
 
 
 def _judge(settings: Settings) -> Iterator[Verdict]:

@@ -10,7 +10,7 @@ from nixt_pipeline.defs.common import Result, fleet_result
 from nixt_pipeline.defs.fleet import fleet_asset
 from nixt_pipeline.defs.metadata import arrow_preview
 from nixt_pipeline.fleet import against
-from nixt_pipeline.fleet.against import AGAINST_COLUMNS, against_path, update_comparisons
+from nixt_pipeline.fleet.against import COMPARISONS, update_comparisons
 from nixt_pipeline.fleet.catalog import current_run_catalog
 from nixt_pipeline.fleet.compare.robust_stats import Change
 from nixt_pipeline.quality.fleet import COMPARISON_RULES, judge_comparisons
@@ -37,7 +37,7 @@ _VERDICTS = get_args(Change)
 @fleet_asset(
     kinds={"parquet", "html"},
     code_version=against.VERSION,
-    columns=AGAINST_COLUMNS,
+    columns=COMPARISONS.columns,
     deps=[dg.AssetDep("baselines")],
 )
 def run_comparison(settings: dg.ResourceParam[Settings]) -> Result:
@@ -56,11 +56,11 @@ def run_comparison(settings: dg.ResourceParam[Settings]) -> Result:
     verdicts = table["verdict"].to_pylist()
     numbers = {"compared": len(made), **{name: verdicts.count(name) for name in _VERDICTS}}
     shown = {"newest runs": arrow_preview(newest, _PREVIEW)}
-    return fleet_result(against_path(settings), table.num_rows, shown, numbers)
+    return fleet_result(COMPARISONS.path(settings), table.num_rows, shown, numbers)
 
 
 def _judge(settings: Settings) -> Iterator[Verdict]:
-    yield from judge_comparisons(read_table(against_path(settings)))
+    yield from judge_comparisons(read_table(COMPARISONS.path(settings)))
 
 
 defs = dg.Definitions(assets=[run_comparison], asset_checks=[fleet_checks("run_comparison", COMPARISON_RULES, _judge)])

@@ -12,7 +12,7 @@ from nixt_pipeline.defs.checks import fleet_checks
 from nixt_pipeline.defs.common import FLEET, OWNERS, Result, fleet_result
 from nixt_pipeline.defs.metadata import arrow_preview, column_schema, path_links
 from nixt_pipeline.fleet import catalog as fleet_catalog
-from nixt_pipeline.fleet.catalog import RUN_CATALOG_COLUMNS, run_catalog_path, update_run_catalog
+from nixt_pipeline.fleet.catalog import RUN_CATALOG, update_run_catalog
 from nixt_pipeline.inspector.taxonomy import Column
 from nixt_pipeline.quality.fleet import CATALOG_RULES, INDEX_RULES, judge_catalog, judge_index
 from nixt_pipeline.reporting.fleet_page import render_fleet_page
@@ -63,7 +63,7 @@ def fleet_asset(
 @fleet_asset(
     kinds={"duckdb", "parquet"},
     code_version=fleet_catalog.VERSION,
-    columns=RUN_CATALOG_COLUMNS,
+    columns=RUN_CATALOG.columns,
     deps=[all_runs("summary_histogram"), all_runs("coverage"), all_runs("findings")],
 )
 def run_catalog(settings: dg.ResourceParam[Settings]) -> Result:
@@ -76,13 +76,13 @@ def run_catalog(settings: dg.ResourceParam[Settings]) -> Result:
     newest = catalog.table.sort_by([("last_dump_us", "descending")])
     numbers = {"runs": catalog.table.num_rows, "runs_renewed": len(catalog.renewed)}
     shown = {"newest runs": arrow_preview(newest, _PREVIEW)}
-    return fleet_result(run_catalog_path(settings), catalog.table.num_rows, shown, numbers)
+    return fleet_result(RUN_CATALOG.path(settings), catalog.table.num_rows, shown, numbers)
 
 
 @fleet_asset(
     kinds={"html"},
     code_version="1",
-    columns=RUN_CATALOG_COLUMNS,
+    columns=RUN_CATALOG.columns,
     deps=[
         *(dg.AssetDep(name) for name in ("run_catalog", "baselines", "run_comparison", "host_health", "scaling")),
         dg.AssetDep("benchmark_variation"),

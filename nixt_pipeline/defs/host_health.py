@@ -10,7 +10,7 @@ from nixt_pipeline.defs.fleet import fleet_asset
 from nixt_pipeline.defs.metadata import arrow_preview
 from nixt_pipeline.fleet import hosts
 from nixt_pipeline.fleet.catalog import current_run_catalog
-from nixt_pipeline.fleet.hosts import HOST_HEALTH_COLUMNS, host_health_path, update_host_health
+from nixt_pipeline.fleet.hosts import HOST_HEALTH, update_host_health
 from nixt_pipeline.quality.fleet import HOST_RULES, judge_host_health
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
@@ -25,7 +25,7 @@ _PREVIEW = (
 @fleet_asset(
     kinds={"parquet"},
     code_version=hosts.VERSION,
-    columns=HOST_HEALTH_COLUMNS,
+    columns=HOST_HEALTH.columns,
     deps=[dg.AssetDep("run_catalog")],
 )
 def host_health(settings: dg.ResourceParam[Settings]) -> Result:
@@ -37,12 +37,12 @@ def host_health(settings: dg.ResourceParam[Settings]) -> Result:
     table = update_host_health(settings, current_run_catalog(settings).table.to_pylist())
     shown = {"suspects first": arrow_preview(table, _PREVIEW)}
     return fleet_result(
-        host_health_path(settings), table.num_rows, shown, {"suspects": sum(table["suspect"].to_pylist())}
+        HOST_HEALTH.path(settings), table.num_rows, shown, {"suspects": sum(table["suspect"].to_pylist())}
     )
 
 
 def _judge(settings: Settings) -> Iterator[Verdict]:
-    yield from judge_host_health(read_table(host_health_path(settings)))
+    yield from judge_host_health(read_table(HOST_HEALTH.path(settings)))
 
 
 defs = dg.Definitions(assets=[host_health], asset_checks=[fleet_checks("host_health", HOST_RULES, _judge)])

@@ -9,14 +9,7 @@ from pydantic import Field
 from nixt_pipeline.defs.checks import fleet_checks
 from nixt_pipeline.defs.common import FLEET, OWNERS, Result, fleet_result
 from nixt_pipeline.defs.metadata import arrow_preview, column_schema
-from nixt_pipeline.fleet.retention_policy import (
-    RETENTION_COLUMNS,
-    Policy,
-    apply_retention,
-    plan_retention,
-    retention_path,
-    write_steps,
-)
+from nixt_pipeline.fleet.retention_policy import RETENTION, Policy, apply_retention, plan_retention, write_steps
 from nixt_pipeline.quality.fleet import RETENTION_RULES, judge_retention
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
@@ -35,7 +28,7 @@ class RetentionConfig(dg.Config):
     code_version="1",
     owners=list(OWNERS),
     deps=[dg.AssetDep("run_catalog")],
-    metadata={"dagster/column_schema": column_schema(RETENTION_COLUMNS)},
+    metadata={"dagster/column_schema": column_schema(RETENTION.columns)},
 )
 def retention(config: RetentionConfig, settings: dg.ResourceParam[Settings]) -> Result:
     """**The runs whose raw events were dropped**, and why others keep theirs.
@@ -51,11 +44,11 @@ def retention(config: RetentionConfig, settings: dg.ResourceParam[Settings]) -> 
     gone = [step for step in steps if step.action in ("drop", "dropped")]
     numbers = {"runs_dropped": len(gone), "freed_mb": sum(step.event_bytes for step in gone) / 1e6}
     shown = {"oldest runs": arrow_preview(table, table.column_names)}
-    return fleet_result(retention_path(settings), table.num_rows, shown, numbers)
+    return fleet_result(RETENTION.path(settings), table.num_rows, shown, numbers)
 
 
 def _judge(settings: Settings) -> Iterator[Verdict]:
-    yield from judge_retention(read_table(retention_path(settings)))
+    yield from judge_retention(read_table(RETENTION.path(settings)))
 
 
 _job = dg.define_asset_job(

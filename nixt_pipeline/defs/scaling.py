@@ -11,13 +11,8 @@ from nixt_pipeline.defs.metadata import arrow_preview
 from nixt_pipeline.fleet import scaling as sizes
 from nixt_pipeline.fleet.catalog import current_run_catalog
 from nixt_pipeline.fleet.nccl_tests import variation
-from nixt_pipeline.fleet.nccl_tests.variation import (
-    BENCHMARK_VARIATION_COLUMNS,
-    benchmark_files,
-    benchmark_variation_path,
-    update_benchmark_variation,
-)
-from nixt_pipeline.fleet.scaling import SCALING_COLUMNS, scaling_path, scaling_totals_path, update_scaling
+from nixt_pipeline.fleet.nccl_tests.variation import BENCHMARK_VARIATION, benchmark_files, update_benchmark_variation
+from nixt_pipeline.fleet.scaling import SCALING, SCALING_TOTALS, update_scaling
 from nixt_pipeline.quality.fleet import BENCHMARK_RULES, SCALING_RULES, judge_benchmarks, judge_scaling
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
@@ -40,7 +35,7 @@ _VARIATION = (
 @fleet_asset(
     kinds={"parquet"},
     code_version=sizes.VERSION,
-    columns=SCALING_COLUMNS,
+    columns=SCALING.columns,
     deps=[dg.AssetDep("run_catalog"), all_runs("run_kernels")],
 )
 def scaling(settings: dg.ResourceParam[Settings]) -> Result:
@@ -55,17 +50,17 @@ def scaling(settings: dg.ResourceParam[Settings]) -> Result:
         "kernels": arrow_preview(found.kernels, _KERNELS),
         "totals": arrow_preview(found.totals, found.totals.column_names),
     }
-    return fleet_result(scaling_path(settings), found.kernels.num_rows, shown)
+    return fleet_result(SCALING.path(settings), found.kernels.num_rows, shown)
 
 
 def _judge_scaling(settings: Settings) -> Iterator[Verdict]:
-    yield from judge_scaling(read_table(scaling_totals_path(settings)))
+    yield from judge_scaling(read_table(SCALING_TOTALS.path(settings)))
 
 
 @fleet_asset(
     kinds={"parquet"},
     code_version=variation.VERSION,
-    columns=BENCHMARK_VARIATION_COLUMNS,
+    columns=BENCHMARK_VARIATION.columns,
     deps=[dg.AssetDep("run_catalog"), all_runs("run_kernels")],
 )
 def benchmark_variation(settings: dg.ResourceParam[Settings]) -> Result:
@@ -77,7 +72,7 @@ def benchmark_variation(settings: dg.ResourceParam[Settings]) -> Result:
     """
     table, problems = update_benchmark_variation(settings, current_run_catalog(settings).table.to_pylist())
     shown = {"first rows": arrow_preview(table, _VARIATION)}
-    return fleet_result(benchmark_variation_path(settings), table.num_rows, shown, {"files_unreadable": len(problems)})
+    return fleet_result(BENCHMARK_VARIATION.path(settings), table.num_rows, shown, {"files_unreadable": len(problems)})
 
 
 def _judge_benchmarks(settings: Settings) -> Iterator[Verdict]:

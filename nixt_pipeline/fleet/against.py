@@ -6,7 +6,6 @@ it, or what it is compared with, has changed.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,12 +16,12 @@ from nixt_pipeline.fleet.compare.compare import ComparisonError, compare_on_mach
 from nixt_pipeline.fleet.compare.comparison import Comparison, Measure
 from nixt_pipeline.fleet.compare.matching import Side
 from nixt_pipeline.fleet.compare.summaries import RunSummary, sound_summaries, stored_summary
+from nixt_pipeline.fleet.tables import FleetTable
 from nixt_pipeline.fleet.workload import Row
-from nixt_pipeline.inspector.taxonomy import BOOL, F64, I64, RUN, STRING, Column, Role, schema
+from nixt_pipeline.inspector.taxonomy import BOOL, F64, I64, RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import write_table
-from nixt_pipeline.store.reading import read_cache
 
 # Part of a row's state: raise it when a row would come out differently.
 VERSION = "2"
@@ -38,7 +37,8 @@ def _change(name: str, meaning: str) -> Column:
     return Column(name, F64, Role.DERIVED, "", meaning)
 
 
-AGAINST_COLUMNS: tuple[Column, ...] = (
+COMPARISONS = FleetTable(
+    "run_comparison",
     RUN,
     Column("workload", STRING, Role.DERIVED, "", "Runs with the same one do the same work"),
     Column("first_dump_us", I64, Role.COUNTER, "us", "Earliest plausible write time of the run"),
@@ -79,16 +79,10 @@ class Reference:
         return tuple(run for group in self.groups for run in group)
 
 
-def against_path(settings: Settings) -> Path:
-    """The file of comparisons."""
-    return settings.data_dir / "results" / "run_comparison.parquet"
-
-
 def update_comparisons(settings: Settings, catalog_rows: Sequence[Row]) -> tuple[pa.Table, list[Comparison]]:
     """Compare the runs of the run catalog whose comparison is new or out of date; write and return the whole table,
     and the comparisons that were made."""
-    path = against_path(settings)
-    stored = read_cache(path, schema(AGAINST_COLUMNS).names)
+    stored = COMPARISONS.read(settings)
     known = {row["run"]: row for row in stored.to_pylist()} if stored else {}
     facts = {row["run"]: row for row in catalog_rows}
     rows, made = [], []
@@ -105,8 +99,8 @@ def update_comparisons(settings: Settings, catalog_rows: Sequence[Row]) -> tuple
             row |= _row(reference, comparison)
             made += [comparison] if comparison else []
         rows.append(row)
-    table = pa.Table.from_pylist(sorted(rows, key=lambda row: str(row["run"])), schema=schema(AGAINST_COLUMNS))
-    write_table(table, path)
+    table = COMPARISONS.of(sorted(rows, key=lambda row: str(row["run"])))
+    write_table(table, COMPARISONS.path(settings))
     return table, made
 
 

@@ -8,22 +8,23 @@ become a member.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from nixt_pipeline.fleet.decisions import Decision, DecisionsError, read_decisions
+from nixt_pipeline.fleet.tables import FleetTable
 from nixt_pipeline.fleet.workload import Row, all_kernels, workload_of
-from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, RUN, STRING, Column, Role, schema
+from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store.files import write_table
-from nixt_pipeline.store.reading import read_cache, warn_once
+from nixt_pipeline.store.reading import warn_once
 
 VERSION = "2"
 
-BASELINE_COLUMNS: tuple[Column, ...] = (
+BASELINES = FleetTable(
+    "baselines",
     RUN,
     Column("workload", STRING, Role.DERIVED, "", "Runs with the same value do the same work", nullable=False),
     Column("fit", BOOL, Role.DERIVED, "", "Whether the run is a member of its workload's baseline", nullable=False),
@@ -51,15 +52,10 @@ class Candidate:
     level: float | None = None
 
 
-def baselines_path(settings: Settings) -> Path:
-    """The file of baselines."""
-    return settings.data_dir / "results" / "baselines.parquet"
-
-
 def update_baselines(settings: Settings, catalog_rows: Sequence[Row]) -> pa.Table:
     """Judge every run of the run catalog and write the result."""
     table = current_baselines(settings, catalog_rows)
-    write_table(table, baselines_path(settings))
+    write_table(table, BASELINES.path(settings))
     return table
 
 
@@ -97,9 +93,9 @@ def find_baselines(
         established = sum(c.fit for c in judged) >= limits.comparison.baseline_min_runs or any(
             c.fit and c.decision == "pinned" for c in judged
         )
-        names = [column.name for column in BASELINE_COLUMNS if column.name != "established"]
+        names = [column.name for column in BASELINES.columns if column.name != "established"]
         rows += [{name: getattr(c, name) for name in names} | {"established": established} for c in judged]
-    return pa.Table.from_pylist(sorted(rows, key=lambda row: str(row["run"])), schema=schema(BASELINE_COLUMNS))
+    return BASELINES.of(sorted(rows, key=lambda row: str(row["run"])))
 
 
 def members(
@@ -132,9 +128,8 @@ def members(
 
 def read_baselines(settings: Settings) -> pa.Table:
     """The stored table; empty before the first."""
-    columns = schema(BASELINE_COLUMNS)
-    stored = read_cache(baselines_path(settings), columns.names)
-    return columns.empty_table() if stored is None else stored
+    stored = BASELINES.read(settings)
+    return BASELINES.of(()) if stored is None else stored
 
 
 def _candidate(row: Row, kernels: Sequence[Row], decision: Decision | None, limits: Thresholds) -> Candidate:

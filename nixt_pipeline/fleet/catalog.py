@@ -16,13 +16,14 @@ import duckdb
 import pyarrow as pa
 
 from nixt_pipeline.diagnosis.results import stored_diagnosis
-from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, RUN, STRING, Column, Role, schema
+from nixt_pipeline.fleet.tables import FleetTable
+from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.files import write_table
 from nixt_pipeline.store.integrity import is_readable, list_runs, require_readable
 from nixt_pipeline.store.manifest import Manifest
-from nixt_pipeline.store.reading import query_readable, read_cache
+from nixt_pipeline.store.reading import query_readable
 
 # Part of a row's state: raise it when a row would come out differently, and every row is made anew.
 VERSION = "4"
@@ -33,7 +34,8 @@ _RESULTS = ("summary_histogram", "coverage", "findings")
 _AXES = {"tensor": "tp", "context": "cp", "expert": "ep", "pipeline": "pp", "data": "dp"}
 _STRINGS = pa.list_(pa.string())
 
-RUN_CATALOG_COLUMNS: tuple[Column, ...] = (
+RUN_CATALOG = FleetTable(
+    "run_catalog",
     RUN,
     Column("name", STRING, Role.IDENTIFIER, "", "Name of the run from run.json; null without one"),
     Column("model", STRING, Role.CONFIGURATION, "", "Model from run.json; null without one"),
@@ -187,21 +189,16 @@ class RunCatalog:
     renewed: tuple[str, ...]
 
 
-def run_catalog_path(settings: Settings) -> Path:
-    """The file of the run catalog."""
-    return settings.data_dir / "results" / "run_catalog.parquet"
-
-
 def update_run_catalog(settings: Settings) -> RunCatalog:
     """Bring the run catalog up to date with the published runs, and write it. Runs that are gone are dropped."""
     found = current_run_catalog(settings)
-    write_table(found.table, run_catalog_path(settings))
+    write_table(found.table, RUN_CATALOG.path(settings))
     return found
 
 
 def current_run_catalog(settings: Settings) -> RunCatalog:
     """The run catalog as `update_run_catalog` would write it: for readers of a store that they may not write to."""
-    stored = read_cache(run_catalog_path(settings), [column.name for column in RUN_CATALOG_COLUMNS])
+    stored = RUN_CATALOG.read(settings)
     known = {row["run"]: row for row in stored.to_pylist()} if stored else {}
     manifests = {manifest.run: manifest for manifest in list_runs(settings)}
     states = {run: _state(manifest, settings) for run, manifest in manifests.items()}
@@ -212,12 +209,12 @@ def current_run_catalog(settings: Settings) -> RunCatalog:
         for run in manifests
         if run in described or run not in renewed
     ]
-    return RunCatalog(pa.Table.from_pylist(rows, schema=schema(RUN_CATALOG_COLUMNS)), tuple(renewed))
+    return RunCatalog(RUN_CATALOG.of(rows), tuple(renewed))
 
 
 def stored_rows(runs: Sequence[str], settings: Settings) -> dict[str, dict[str, Any]]:
     """The rows of the given runs as they were last written; those that were never written are left out."""
-    stored = read_cache(run_catalog_path(settings), [column.name for column in RUN_CATALOG_COLUMNS]) if runs else None
+    stored = RUN_CATALOG.read(settings) if runs else None
     return {row["run"]: row for row in stored.to_pylist() if row["run"] in runs} if stored else {}
 
 

@@ -7,7 +7,6 @@ runs are at the rate of all other hosts, and only what is hardly chance makes a 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +14,9 @@ import scipy  # its parts are loaded when they are used: scipy.stats takes longe
 
 from nixt_pipeline.fleet.compare.robust_stats import corrected
 from nixt_pipeline.fleet.machines import Machines, find_machines
+from nixt_pipeline.fleet.tables import FleetTable
 from nixt_pipeline.fleet.workload import Row
-from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, STRING, Column, Role, schema
+from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.files import write_table
@@ -32,7 +32,8 @@ RECENT_RUNS = 3
 # With fewer runs the earlier half cannot be told from the later one.
 _MIN_RUNS_FOR_TREND = 6
 
-HOST_HEALTH_COLUMNS: tuple[Column, ...] = (
+HOST_HEALTH = FleetTable(
+    "host_health",
     Column("hostname", STRING, Role.IDENTIFIER, "", "The machine, or the host name as written", nullable=False),
     Column(
         "suspect", BOOL, Role.DERIVED, "", "Flagged more often than chance would explain, and recently", nullable=False
@@ -90,15 +91,10 @@ class _History:
     last_seen_us: int | None = None
 
 
-def host_health_path(settings: Settings) -> Path:
-    """The file of hosts."""
-    return settings.data_dir / "results" / "host_health.parquet"
-
-
 def update_host_health(settings: Settings, catalog_rows: Sequence[Row]) -> pa.Table:
     """Judge every host of the run catalog and write the result."""
     table = current_host_health(settings, catalog_rows)
-    write_table(table, host_health_path(settings))
+    write_table(table, HOST_HEALTH.path(settings))
     return table
 
 
@@ -135,7 +131,7 @@ def judge_hosts(
             row["suspect"] = of_machines and is_named_too_often(row, limits) and _is_recent(histories[row["hostname"]])
         rows += judged
     rows.sort(key=lambda row: (not row["suspect"], -row["lost_rank_seconds"], row["chance"], row["hostname"]))
-    return pa.Table.from_pylist(rows, schema=schema(HOST_HEALTH_COLUMNS))
+    return HOST_HEALTH.of(rows)
 
 
 def is_named_too_often(row: Row, limits: Thresholds) -> bool:

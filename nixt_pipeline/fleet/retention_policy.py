@@ -7,7 +7,6 @@ findings, keep their events, because somebody may want to look again. Every run 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
@@ -17,8 +16,9 @@ from nixt_pipeline.errors import NixtError
 from nixt_pipeline.fleet.against import MAX_MEMBERS
 from nixt_pipeline.fleet.baselines import current_baselines, members
 from nixt_pipeline.fleet.catalog import current_run_catalog
+from nixt_pipeline.fleet.tables import FleetTable
 from nixt_pipeline.fleet.workload import Row
-from nixt_pipeline.inspector.taxonomy import I64, RUN, STRING, Column, Role, schema
+from nixt_pipeline.inspector.taxonomy import I64, RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import layout, leftovers
 from nixt_pipeline.store.catalog import publish_catalog
@@ -31,7 +31,8 @@ from nixt_pipeline.store.retention import drop_events, event_bytes
 _DAY_US = 86_400_000_000
 
 
-RETENTION_COLUMNS: tuple[Column, ...] = (
+RETENTION = FleetTable(
+    "retention",
     RUN,
     Column("action", STRING, Role.DERIVED, "", "drop (planned), dropped, keep, or failed", nullable=False),
     Column("event_bytes", I64, Role.COUNTER, "bytes", "Size of the run's raw events", nullable=False),
@@ -137,15 +138,10 @@ def _used_baselines(table: pa.Table, limits: Thresholds) -> set[str]:
     return {run for modes in groups for runs in modes.values() for run in runs[:MAX_MEMBERS]}
 
 
-def retention_path(settings: Settings) -> Path:
-    """The file that says what became of each run's events the last time."""
-    return settings.data_dir / "results" / "retention.parquet"
-
-
 def write_steps(steps: Sequence[Step], settings: Settings) -> pa.Table:
     """Write and return the steps as a table, the oldest run first."""
-    table = pa.Table.from_pylist([asdict(step) for step in steps], schema=schema(RETENTION_COLUMNS))
-    write_table(table, retention_path(settings))
+    table = RETENTION.of([asdict(step) for step in steps])
+    write_table(table, RETENTION.path(settings))
     return table
 
 

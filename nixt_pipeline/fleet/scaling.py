@@ -11,15 +11,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 
+from nixt_pipeline.fleet.tables import FleetTable
 from nixt_pipeline.fleet.workload import Row, all_kernels
 from nixt_pipeline.inspector.operations import format_bytes
-from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, STRING, Column, Role, schema
+from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store.files import write_table
 
@@ -36,7 +36,8 @@ _MODEL = Column("model", STRING, Role.CONFIGURATION, "", "Model from run.json", 
 _GPUS = Column("gpus", I32, Role.CONFIGURATION, "GPUs", "Size of the job", nullable=False)
 _RUNS = Column("runs", I32, Role.COUNTER, "runs", "Runs of that size", nullable=False)
 
-SCALING_COLUMNS: tuple[Column, ...] = (
+SCALING = FleetTable(
+    "scaling",
     _MODEL,
     Column("series", STRING, Role.DERIVED, "", "Kernel, or role, that the row belongs to", nullable=False),
     Column("same_kernel", BOOL, Role.DERIVED, "", "Whether it is the same kernel at every job size", nullable=False),
@@ -62,7 +63,8 @@ SCALING_COLUMNS: tuple[Column, ...] = (
     Column("cv_trend", F64, Role.DERIVED, "", "Spearman's rank correlation of busbw_cv with GPUs; one kernel only"),
 )
 
-SCALING_TOTAL_COLUMNS: tuple[Column, ...] = (
+SCALING_TOTALS = FleetTable(
+    "scaling_totals",
     _MODEL,
     _GPUS,
     _RUNS,
@@ -88,21 +90,11 @@ class Scaling:
     totals: pa.Table
 
 
-def scaling_path(settings: Settings) -> Path:
-    """The file of kernels."""
-    return settings.data_dir / "results" / "scaling.parquet"
-
-
-def scaling_totals_path(settings: Settings) -> Path:
-    """The file of totals."""
-    return settings.data_dir / "results" / "scaling_totals.parquet"
-
-
 def update_scaling(settings: Settings, catalog_rows: Sequence[Row]) -> Scaling:
     """Compute both tables over the runs of the run catalog and write them."""
     found = scale(catalog_rows, all_kernels((row["run"] for row in catalog_rows), settings), settings.thresholds)
-    write_table(found.kernels, scaling_path(settings))
-    write_table(found.totals, scaling_totals_path(settings))
+    write_table(found.kernels, SCALING.path(settings))
+    write_table(found.totals, SCALING_TOTALS.path(settings))
     return found
 
 
@@ -121,8 +113,8 @@ def scale(catalog_rows: Iterable[Row], kernels: Mapping[str, Sequence[Row]], lim
             series += _series(model, ordered)
             totals += _totals(model, ordered)
     return Scaling(
-        pa.Table.from_pylist(series, schema=schema(SCALING_COLUMNS)),
-        pa.Table.from_pylist(totals, schema=schema(SCALING_TOTAL_COLUMNS)),
+        SCALING.of(series),
+        SCALING_TOTALS.of(totals),
     )
 
 

@@ -5,7 +5,7 @@ from html import escape
 
 import pyarrow as pa
 
-from nixt_pipeline.fleet.catalog import run_catalog_path
+from nixt_pipeline.fleet.catalog import RUN_CATALOG
 from nixt_pipeline.quality.verdicts import Rule, Verdict
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
@@ -71,7 +71,7 @@ _SHOWN = 12
 
 def judge_catalog(settings: Settings) -> Iterator[Verdict]:
     """Apply `CATALOG_RULES` to the run catalog."""
-    rows = read_table(run_catalog_path(settings)).to_pylist()
+    rows = read_table(RUN_CATALOG.path(settings)).to_pylist()
     waiting = [row["run"] for row in rows if not row["analysed"]]
     yield Verdict(
         ALL_ANALYSED.name,

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from nixt_pipeline.fleet.against import AGAINST_COLUMNS, against_path
-from nixt_pipeline.fleet.baselines import BASELINE_COLUMNS, baselines_path
-from nixt_pipeline.fleet.hosts import HOST_HEALTH_COLUMNS, host_health_path
-from nixt_pipeline.fleet.nccl_tests.variation import BENCHMARK_VARIATION_COLUMNS, benchmark_variation_path
-from nixt_pipeline.fleet.scaling import SCALING_COLUMNS, SCALING_TOTAL_COLUMNS, scaling_path, scaling_totals_path
+from nixt_pipeline.fleet.against import COMPARISONS
+from nixt_pipeline.fleet.baselines import BASELINES
+from nixt_pipeline.fleet.hosts import HOST_HEALTH
+from nixt_pipeline.fleet.nccl_tests.variation import BENCHMARK_VARIATION
+from nixt_pipeline.fleet.scaling import SCALING, SCALING_TOTALS
+from nixt_pipeline.fleet.tables import FleetTable
 from nixt_pipeline.inert import shorten
-from nixt_pipeline.inspector.taxonomy import Column
 from nixt_pipeline.quantities import count, gbs, number, percent, plural, size, utc
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.canvas import gaps, head, number_axis, render
@@ -24,7 +24,6 @@ from nixt_pipeline.reporting.index import FLEET_PAGE
 from nixt_pipeline.reporting.views import Fact, FigureView, LegendEntry, SectionView, Spec, table_view
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_text
-from nixt_pipeline.store.reading import read_cache
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,8 +50,8 @@ def render_fleet_page(settings: Settings) -> Path:
 
 def fleet_html(settings: Settings) -> str:
     """The page. A result that does not exist is shown as not computed."""
-    hosts = _rows(host_health_path(settings), HOST_HEALTH_COLUMNS)
-    compared = _rows(against_path(settings), AGAINST_COLUMNS)
+    hosts = _rows(HOST_HEALTH, settings)
+    compared = _rows(COMPARISONS, settings)
     suspects = [row for row in hosts or () if row["suspect"]]
     verdicts = [row["verdict"] for row in _latest(compared or ())]
     slower, elsewhere = verdicts.count("regressed"), verdicts.count("slower-other-hosts")
@@ -101,16 +100,14 @@ def _facts(hosts: Sequence[Row] | None, compared: Sequence[Row] | None) -> Itera
 def _sections(settings: Settings, hosts: Sequence[Row] | None, compared: Sequence[Row] | None) -> Iterator[SectionView]:
     yield _hosts(hosts)
     yield _comparisons(compared, settings)
-    yield _baselines(_rows(baselines_path(settings), BASELINE_COLUMNS), settings)
-    yield _scaling(
-        _rows(scaling_path(settings), SCALING_COLUMNS), _rows(scaling_totals_path(settings), SCALING_TOTAL_COLUMNS)
-    )
-    yield _variation(_rows(benchmark_variation_path(settings), BENCHMARK_VARIATION_COLUMNS), settings)
+    yield _baselines(_rows(BASELINES, settings), settings)
+    yield _scaling(_rows(SCALING, settings), _rows(SCALING_TOTALS, settings))
+    yield _variation(_rows(BENCHMARK_VARIATION, settings), settings)
 
 
-def _rows(path: Path, columns: Sequence[Column]) -> list[dict[str, Any]] | None:
+def _rows(result: FleetTable, settings: Settings) -> list[dict[str, Any]] | None:
     """The rows of a result; None when it was not computed, or by a version that knew fewer columns."""
-    table = read_cache(path, [column.name for column in columns])
+    table = result.read(settings)
     return None if table is None else list(table.to_pylist())
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from nixt_pipeline.diagnosis.findings import SEVERITIES
 from nixt_pipeline.diagnosis.results import stored_diagnosis
 from nixt_pipeline.diagnosis.wording.text import verdict_in_brief
-from nixt_pipeline.fleet.catalog import current_run_catalog, run_catalog_path
+from nixt_pipeline.fleet.catalog import RUN_CATALOG, current_run_catalog
 from nixt_pipeline.quantities import count, duration, gbs, percent, plural, utc
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.content import RunContent
@@ -75,7 +75,7 @@ def run_rows(settings: Settings) -> list[dict[str, Any]]:
         return []
     catalog = current_run_catalog(settings).table
     with where_possible():
-        write_table(catalog, run_catalog_path(settings))
+        write_table(catalog, RUN_CATALOG.path(settings))
     rows: list[dict[str, Any]] = catalog.to_pylist()
     for row in rows:
         directory = layout.report_dir(settings, row["run"])

@@ -5,7 +5,7 @@ import pytest
 
 from nixt_pipeline.api import analyse_run, report_run
 from nixt_pipeline.defs.partitions import PARTITION_NAME
-from nixt_pipeline.fleet.catalog import run_catalog_path
+from nixt_pipeline.fleet.catalog import RUN_CATALOG
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.ingest import ingest
 from nixt_pipeline_tests.defs.conftest import RUN, drop_job
@@ -109,7 +109,7 @@ def test_the_overview_names_every_run(
     result = materialise_fleet(definitions, instance)
     assert result.success
     assert [found.check_name for found in result.get_asset_check_evaluations() if not found.passed] == []
-    assert run_catalog_path(settings).exists()
+    assert RUN_CATALOG.path(settings).exists()
     assert settings.catalog_path.exists()
     assert RUN in (settings.reports_dir / "index.html").read_text(encoding="utf-8")
 

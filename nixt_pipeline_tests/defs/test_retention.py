@@ -6,7 +6,7 @@ import pytest
 
 from nixt_pipeline.definitions import build_definitions
 from nixt_pipeline.defs.resources import NixtSettings
-from nixt_pipeline.fleet.retention_policy import retention_path
+from nixt_pipeline.fleet.retention_policy import RETENTION
 from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.dropped import Dropped, dropped, mark_dropped
@@ -25,7 +25,7 @@ def run_job(nixt: NixtSettings, instance: dg.DagsterInstance, dry_run: bool) -> 
     job = build_definitions(nixt).resolve_job_def("drop_old_events")
     config = {"ops": {"retention": {"config": {"dry_run": dry_run}}}}
     assert job.execute_in_process(instance=instance, run_config=config).success
-    rows: list[dict[str, object]] = pq.read_table(retention_path(load_settings(**nixt.overrides))).to_pylist()
+    rows: list[dict[str, object]] = pq.read_table(RETENTION.path(load_settings(**nixt.overrides))).to_pylist()
     return rows
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.fleet_runs import Cluster, Job, write_run
 from nixt_pipeline.diagnosis.findings import Diagnosis, Finding, RunCoverage
-from nixt_pipeline.fleet.against import against_path, compare_with_reference, update_comparisons
+from nixt_pipeline.fleet.against import COMPARISONS, compare_with_reference, update_comparisons
 from nixt_pipeline.fleet.baselines import update_baselines
 from nixt_pipeline.fleet.catalog import update_run_catalog
 from nixt_pipeline.fleet.compare.compare import ComparisonError
@@ -66,9 +66,9 @@ def test_a_run_with_an_urgent_finding_is_never_the_reference(settings: Settings)
 
 def test_one_more_run_is_one_more_comparison(usual: Settings) -> None:
     refresh(usual)
-    before = against_path(usual).read_bytes()
+    before = COMPARISONS.path(usual).read_bytes()
     assert refresh(usual)[1] == []
-    assert against_path(usual).read_bytes() == before
+    assert COMPARISONS.path(usual).read_bytes() == before
     write_run(job(4), CLUSTER, usual)
     assert refresh(usual)[1] == ["job-4"]
 
@@ -78,7 +78,7 @@ def test_what_was_made_bit_by_bit_equals_what_is_made_at_once(usual: Settings) -
     write_run(job(4, factor=1.2), CLUSTER, usual)
     write_run(job(-1), CLUSTER, usual)  # an older run that arrives late
     bit_by_bit, _ = refresh(usual)
-    against_path(usual).unlink()
+    COMPARISONS.path(usual).unlink()
     assert refresh(usual)[0] == bit_by_bit
 
 

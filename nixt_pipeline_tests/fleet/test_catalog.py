@@ -3,7 +3,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from nixt_pipeline.api import analyse_run
-from nixt_pipeline.fleet.catalog import run_catalog_path, update_run_catalog
+from nixt_pipeline.fleet.catalog import RUN_CATALOG, update_run_catalog
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.ingest import ingest
@@ -20,7 +20,7 @@ def drop(settings: Settings, run: str, lines: int = 2) -> Path:
 
 def test_without_runs_the_catalog_is_empty(settings: Settings) -> None:
     assert update_run_catalog(settings).table.num_rows == 0
-    assert pq.read_table(run_catalog_path(settings)).num_rows == 0
+    assert pq.read_table(RUN_CATALOG.path(settings)).num_rows == 0
 
 
 def test_a_run_is_one_row(settings: Settings) -> None:

@@ -3,11 +3,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from nixt_pipeline.fleet.against import AGAINST_COLUMNS
-from nixt_pipeline.fleet.baselines import BASELINE_COLUMNS
-from nixt_pipeline.fleet.catalog import RUN_CATALOG_COLUMNS, run_catalog_path
-from nixt_pipeline.fleet.hosts import HOST_HEALTH_COLUMNS
-from nixt_pipeline.fleet.scaling import SCALING_TOTAL_COLUMNS
+from nixt_pipeline.fleet.against import COMPARISONS
+from nixt_pipeline.fleet.baselines import BASELINES
+from nixt_pipeline.fleet.catalog import RUN_CATALOG
+from nixt_pipeline.fleet.hosts import HOST_HEALTH
+from nixt_pipeline.fleet.scaling import SCALING_TOTALS
 from nixt_pipeline.inspector.taxonomy import Column, schema
 from nixt_pipeline.quality.fleet import (
     judge_baselines,
@@ -60,7 +60,7 @@ def told(verdicts: Iterator[Verdict]) -> tuple[bool, str, list[dict[str, Any]]]:
 
 
 def failing_catalog(settings: Settings, *rows: dict[str, Any]) -> set[str]:
-    write_table(pa.Table.from_pylist(list(rows), schema=schema(RUN_CATALOG_COLUMNS)), run_catalog_path(settings))
+    write_table(pa.Table.from_pylist(list(rows), schema=schema(RUN_CATALOG.columns)), RUN_CATALOG.path(settings))
     return {verdict.rule for verdict in judge_catalog(settings) if not verdict.passed}
 
 
@@ -100,12 +100,12 @@ def test_a_run_without_a_report_is_found(settings: Settings) -> None:
 
 def test_a_run_that_is_judged_twice_is_found() -> None:
     a, b = ({"run": run, "workload": "w", "fit": run == "a"} for run in "ab")
-    assert told(judge_baselines(rows_of(BASELINE_COLUMNS, a, b))) == (
+    assert told(judge_baselines(rows_of(BASELINES.columns, a, b))) == (
         True,
         "1 of 2 runs are baselines of 1 workloads",
         [],
     )
-    passed, _, rows = told(judge_baselines(rows_of(BASELINE_COLUMNS, a, b, a)))
+    passed, _, rows = told(judge_baselines(rows_of(BASELINES.columns, a, b, a)))
     assert (passed, rows) == (False, [{"run": "a"}])
 
 
@@ -114,10 +114,10 @@ def test_only_the_latest_run_of_each_workload_is_asked_whether_it_is_slower() ->
         return {"run": run, "workload": workload, "first_dump_us": began_us, "verdict": verdict, "reason": f"of {run}"}
 
     before = compared("a", "v", 1, "regressed"), compared("c", "w", 1, "equivalent"), compared("e", "x", 9, None)
-    sound = rows_of(AGAINST_COLUMNS, *before, compared("b", "v", 2, "equivalent"))
+    sound = rows_of(COMPARISONS.columns, *before, compared("b", "v", 2, "equivalent"))
     assert told(judge_comparisons(sound))[0]
     slower = compared("b", "v", 2, "regressed"), compared("d", "w", 2, "slower-other-hosts")
-    assert told(judge_comparisons(rows_of(AGAINST_COLUMNS, *before, *slower))) == (
+    assert told(judge_comparisons(rows_of(COMPARISONS.columns, *before, *slower))) == (
         False,
         "1 of 2 workloads became slower with their latest run, 1 on other hosts",
         [{"run": "b", "reason": "of b"}],
@@ -134,8 +134,8 @@ def test_a_suspect_is_named_with_what_it_cost_and_a_pod_is_none() -> None:
         "last_named_run": "r",
     }
     pod = host | {"hostname": "trainer-0", "suspect": False, "caution": "a pod"}
-    assert told(judge_host_health(rows_of(HOST_HEALTH_COLUMNS, pod)))[0]
-    passed, summary, rows = told(judge_host_health(rows_of(HOST_HEALTH_COLUMNS, host, pod)))
+    assert told(judge_host_health(rows_of(HOST_HEALTH.columns, pod)))[0]
+    passed, summary, rows = told(judge_host_health(rows_of(HOST_HEALTH.columns, host, pod)))
     assert (passed, rows) == (False, [{name: host[name] for name in host if name != "suspect"}])
     assert summary == (
         "1 of 2 hosts are flagged more often than chance would explain; 1 names are not machines and not judged"
@@ -154,10 +154,10 @@ def test_a_run_that_cannot_be_retained_is_named() -> None:
 
 def test_a_model_whose_volumes_are_withheld_is_named() -> None:
     rows = [{"model": "7B", "volume_note": "withheld"}, {"model": "7B", "volume_note": "withheld"}, {"model": "70B"}]
-    assert told(judge_scaling(rows_of(SCALING_TOTAL_COLUMNS, *rows))) == (
+    assert told(judge_scaling(rows_of(SCALING_TOTALS.columns, *rows))) == (
         False, "volumes of 1 of 2 models are withheld", [{"model": "7B", "note": "withheld"}]
     )  # fmt: skip
-    assert told(judge_scaling(rows_of(SCALING_TOTAL_COLUMNS, rows[2])))[0]
+    assert told(judge_scaling(rows_of(SCALING_TOTALS.columns, rows[2])))[0]
 
 
 def test_an_unreadable_benchmark_is_named() -> None:

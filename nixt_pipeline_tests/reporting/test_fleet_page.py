@@ -6,7 +6,7 @@ from benchmarks.fleet_runs import Cluster, Job, write_run
 from nixt_pipeline.fleet.against import update_comparisons
 from nixt_pipeline.fleet.baselines import update_baselines
 from nixt_pipeline.fleet.catalog import update_run_catalog
-from nixt_pipeline.fleet.hosts import host_health_path, update_host_health
+from nixt_pipeline.fleet.hosts import HOST_HEALTH, update_host_health
 from nixt_pipeline.fleet.nccl_tests.variation import update_benchmark_variation
 from nixt_pipeline.fleet.scaling import update_scaling
 from nixt_pipeline.reporting.comparison_page import render_run_comparison
@@ -67,6 +67,6 @@ def test_names_of_pods_are_no_hosts_to_drain(settings: Settings) -> None:
 def test_a_result_of_a_version_that_knew_fewer_columns_is_not_computed_yet(settings: Settings) -> None:
     write_run(Job("job", 0.0, CLUSTER.hosts[:2]), CLUSTER, settings)
     update_host_health(settings, update_run_catalog(settings).table.to_pylist())
-    path = host_health_path(settings)
+    path = HOST_HEALTH.path(settings)
     write_table(pq.read_table(path).drop_columns(["caution"]), path)
     assert "Hosts are not judged yet" in fleet_html(settings)

@@ -7,15 +7,15 @@ their ratio is withheld.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from nixt_pipeline.fleet.nccl_tests.output import Benchmark, BenchmarkError, read_benchmarks
+from nixt_pipeline.fleet.tables import FleetTable
 from nixt_pipeline.fleet.workload import Row, all_kernels
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
-from nixt_pipeline.inspector.taxonomy import F64, I32, I64, RUN, STRING, Column, Role, schema
+from nixt_pipeline.inspector.taxonomy import F64, I32, I64, RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store.files import write_table
 
@@ -24,7 +24,8 @@ VERSION = "1"
 # A run of nccl-tests under Inspector says so by this tag in its run.json.
 BENCHMARK_TAG = "nccl-tests"
 
-BENCHMARK_VARIATION_COLUMNS: tuple[Column, ...] = (
+BENCHMARK_VARIATION = FleetTable(
+    "benchmark_variation",
     RUN,
     Column("coll", STRING, Role.WORKLOAD, "", "NCCL function", nullable=False),
     Column("coll_type", STRING, Role.DERIVED, "", "Placement"),
@@ -48,11 +49,6 @@ BENCHMARK_VARIATION_COLUMNS: tuple[Column, ...] = (
 )
 
 
-def benchmark_variation_path(settings: Settings) -> Path:
-    """The file of comparisons with nccl-tests."""
-    return settings.data_dir / "results" / "benchmark_variation.parquet"
-
-
 def update_benchmark_variation(settings: Settings, catalog_rows: Sequence[Row]) -> tuple[pa.Table, list[str]]:
     """Compare the hot kernels of every run with the benchmarks there are; write and return the table, and say which
     files could not be read."""
@@ -60,7 +56,7 @@ def update_benchmark_variation(settings: Settings, catalog_rows: Sequence[Row]) 
     is_any = benchmarks or any(BENCHMARK_TAG in (row["tags"] or ()) for row in catalog_rows)
     kernels = all_kernels((row["run"] for row in catalog_rows), settings) if is_any else {}
     table = compare_variation(catalog_rows, kernels, benchmarks, settings.thresholds)
-    write_table(table, benchmark_variation_path(settings))
+    write_table(table, BENCHMARK_VARIATION.path(settings))
     return table, problems
 
 
@@ -93,7 +89,7 @@ def compare_variation(
         for kernel in kernels.get(row["run"], ())
         if _is_hot(kernel, limits) and (closest := _closest(kernel, known))
     ]
-    return pa.Table.from_pylist(rows, schema=schema(BENCHMARK_VARIATION_COLUMNS))
+    return BENCHMARK_VARIATION.of(rows)
 
 
 def _benchmarks_of(row: Row, kernels: Sequence[Row]) -> Iterator[Benchmark]:
