@@ -69,13 +69,6 @@ def rows_between(low: int, high: int | None, sentence: str) -> Expectation:
     return Expectation(sentence, "expect_table_row_count_to_be_between", {"min_value": low, "max_value": high})
 
 
-def sum_between(column: str, low: float, high: float, sentence: str) -> Expectation:
-    """The values of `column` add up to something between `low` and `high`."""
-    return Expectation(
-        sentence, "expect_column_sum_to_be_between", {"column": column, "min_value": low, "max_value": high}
-    )
-
-
 def judge(table: pa.Table, suites: Sequence[Suite]) -> list[Verdict]:
     """Validate `table` against each suite. An expectation about a column that `table` lacks is violated."""
     import great_expectations as gx

@@ -10,7 +10,6 @@ from nixt_pipeline.quality.expectations import (
     judge,
     present,
     rows_between,
-    sum_between,
     unique,
 )
 from nixt_pipeline.quality.verdicts import Rule, Verdict
@@ -35,7 +34,6 @@ def verdict(table: pa.Table, *expectations: Expectation) -> Verdict:
         unique(["name", "key"], ""),
         at_least("key", "large", ""),
         rows_between(4, None, ""),
-        sum_between("small", 2.5, 2.5, ""),
     ],
 )
 def test_what_is_so_passes(expectation: Expectation) -> None:
@@ -53,7 +51,6 @@ def test_what_is_so_passes(expectation: Expectation) -> None:
         (unique(["name", "large"], ""), "2 of 4"),
         (at_least("large", "small", ""), "1 of 4: 1 and 2"),
         (rows_between(0, 3, ""), "4"),
-        (sum_between("small", 0, 2, ""), "2.5"),
     ],
 )
 def test_what_is_not_so_fails_and_says_what_was_found(expectation: Expectation, found: str) -> None:
