@@ -99,7 +99,8 @@ def successions(lives: Lives) -> dict[tuple[int, int], Process]:
         ends = [last for last, _, _ in own]
         for last, first, later in own:
             place = bisect_right(ends, first + round(_OVERLAP_SHARE * (last - first)))
-            earlier = next((comm for _, _, comm in reversed(own[:place]) if comm != later), None)
+            before = [comm for _, _, comm in own[max(place - 2, 0) : place] if comm != later]
+            earlier = before[-1] if before else None
             if earlier is not None and (earlier, later) not in found and _never_together(lives[earlier], lives[later]):
                 found[earlier, later] = process
     return found
