@@ -97,7 +97,7 @@ def _sections(comparison: Comparison) -> list[SectionView]:
                 "Changes of the work",
                 question="What do the two sides do differently?",
                 notes=tuple(f"- {change}" for change in comparison.workload_changes),
-                reading="A kernel of one side only, or with another size or number of ranks, is no slowdown.",
+                reading="A kernel on one side only, or with another size or number of ranks, is not a slowdown.",
             )
         )
     if comparison.not_compared:
@@ -179,10 +179,10 @@ def _kernels(comparison: Comparison) -> SectionView:
         state="ok" if rows else "empty",
         question="How much longer does each operation take, and how sure is that?",
         reading=(
-            "Transfer is the time of the last rank to arrive: it moves with the network, NCCL and the driver. Waiting "
-            "is what the others spend beyond it: it moves with computation and stragglers, and its change is relative "
-            "to the whole time. A line is a 95 % interval over runs, or over stretches of one; between the dashed "
-            "lines a change is no change. `q` is corrected for the number of kernels."
+            "Transfer is the time of the last rank to arrive: it depends on the network, NCCL and the driver. Waiting "
+            "is what the others spend beyond it: it depends on computation and stragglers, and its change is relative "
+            "to the whole time. A line is a 95 % interval over runs, or over time blocks of one; changes between "
+            "the dashed lines don't count. `q` is corrected for the number of kernels."
         ),
         caveats=tuple(caveats),
         figures=_figures(whole, measures, comparison.margin),

@@ -94,11 +94,11 @@ class RunContent:
 STORE_QUERIES = {
     "files": ("Files of the dump directory", "SELECT * FROM files ORDER BY path"),
     "rejects": (
-        "Lines that are no record, the first of them",
+        "The first lines that are not records",
         "SELECT * FROM rejects ORDER BY outcome DESC, path, byte_offset LIMIT $kept_rejects",
     ),
     "reject_reasons": (
-        "Why lines are no record",
+        "Why lines are not records",
         """
         SELECT outcome, reason, count(*) AS lines, sum(bytes)::BIGINT AS bytes, count(DISTINCT file_id) AS files
         FROM rejects GROUP BY ALL ORDER BY outcome DESC, lines DESC, reason

@@ -196,9 +196,9 @@ def _comparisons(compared: Sequence[Row] | None, settings: Settings) -> SectionV
         question="Which runs are slower than earlier ones that did the same work?",
         reading=(
             "Each run is compared with the baseline of its workload as it was when the run began, or with an earlier "
-            "run of the same work; never with one that has an urgent finding. A change of 5 % counts when it is told "
-            "from chance; transfer and waiting are apart. On other hosts, what the findings of the slower run do not "
-            "explain can be the hosts or the change."
+            "run of the same work; never with one that has a P0 or P1 finding. A change of 5 % counts if chance does "
+            "not explain it; transfer and waiting are separate. On other hosts, what the findings of the slower run do "
+            "not explain may be the hosts or the change."
         ),
         tables=(table_view("Comparisons, the newest first", newest, columns, top=_RUNS),) if compared else (),
     )

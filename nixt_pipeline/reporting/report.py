@@ -82,12 +82,12 @@ def _calm(content: RunContent) -> tuple[str, str]:
     if diagnosis.verdict == "not-assessable":
         return (
             "Too little was recorded to judge",
-            "Nobody is cleared and nobody is blamed. The meters say what is missing.",
+            "No rank is cleared and none is blamed. The meters say what is missing.",
         )
     return (
         "Nothing to do",
         f"{diagnosis.coverage.usable_collectives:,} collectives were compared: no late rank, no slow transfer, "
-        "no hang stands out. Faults below the thresholds, and what the log did not see, remain possible.",
+        "no hang stands out. Faults below the thresholds, and what was not recorded, remain possible.",
     )
 
 

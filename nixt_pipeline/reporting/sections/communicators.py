@@ -21,7 +21,7 @@ def communicators_section(content: RunContent) -> SectionView:
         Spec("Name", "comm_name"),
         Spec("Placement", "coll_type"),
         Spec("Role", "parallel_role", lambda role: "not told" if role is None else plain(role)),
-        Spec("Role told by", "parallel_role_source"),
+        Spec("Role from", "parallel_role_source"),
         Spec("Ranks seen", "ranks"),
         Spec("NCCL nodes", "nnodes", count, numeric=True),
         Spec("Hosts", "hosts_seen", count, numeric=True),
@@ -29,7 +29,7 @@ def communicators_section(content: RunContent) -> SectionView:
         Spec("Records", "records", count, numeric=True),
     )
     notes = (
-        "The log does not name the parallel role. It is told from the name the framework gave, or guessed from the "
+        "The log does not contain the parallel role. It is derived from the framework's name, or guessed from the "
         "shape; the table says which.",
     )
     view = table_view("Communicators with most records", rows, columns, total=table.num_rows, source="communicators")

@@ -184,7 +184,7 @@ def _bandwidth_reading(data: EcdfFigure) -> str:
         if medians.get("transfer_busbw_gbs"):
             found.append((medians["busbw_gbs"] / medians["transfer_busbw_gbs"], panel.label, medians))
     if not found:
-        return "No collective was recorded by every rank, so that waiting and transfer cannot be told apart."
+        return "No collective was recorded by every rank, so waiting and transfer cannot be separated."
     ratio, label, medians = min(found)
     if ratio >= _MOSTLY_WAITING:
         return f"Medians with waiting reach {percent(ratio)} of the transfer's or more: little is lost to waiting."

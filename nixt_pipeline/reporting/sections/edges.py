@@ -114,7 +114,7 @@ def edges_section(_content: RunContent, table: pa.Table) -> SectionView:
 def _reading(table: pa.Table) -> str:
     rows = [row for row in table.to_pylist() if row["shorter_time_us"]]
     if not rows:
-        return "No edge has records of both ends, so that waiting cannot be told from transfer."
+        return "No edge has records of both ends, so waiting and transfer cannot be separated."
     waits = {
         side: sum(
             row["waiting_side"] == side and _longer(row) > _WAITING_RATIO * row["shorter_time_us"] for row in rows

@@ -19,8 +19,8 @@ from nixt_pipeline.reporting.text import plain
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, Spec, TableView, table_view
 
 SHORTEST_IS_LAST = (
-    "The rank that arrives last does not wait: it has the SHORTEST time and the HIGHEST bandwidth, and everybody "
-    "else's time contains the wait for it. Low bandwidth here does not mean a slow host."
+    "The rank that arrives last does not wait: it has the SHORTEST time and the HIGHEST bandwidth, and the "
+    "time of all others includes the wait for it. Low bandwidth here does not mean a slow host."
 )
 # Every host of a job of 2,048 GPUs has a row, so that every link to a host leads somewhere.
 SHOWN_HOSTS = 512

@@ -101,7 +101,7 @@ def _reading(data: LatenessMap) -> str:
     peaks = [max((share or 0.0 for share in shares), default=0.0) for shares in data.shares]
     peak = max(peaks)
     if peak == 0:
-        return "Nobody was waited for."
+        return "No host was waited for."
     host = data.hosts[peaks.index(peak)]
     moment = data.shares[peaks.index(peak)].index(peak)
     return (

@@ -182,7 +182,7 @@ def _steadiness(launch: TimeFigure) -> str:
             )
             worst = min(worst or (2.0, ""), (lowest / middle, words))
     if worst is None:
-        return "No collective was recorded by every rank, so that transfers cannot be told apart."
+        return "No collective was recorded by every rank, so transfers cannot be separated."
     if worst[0] > _STEADY_SHARE:
         return f"Transfers are steady: no bin falls below {percent(worst[0])} of its panel's median."
     return worst[1]

@@ -55,7 +55,7 @@ def nccl_hint(writer: Mapping[str, Any]) -> str:
         return "after 2.30 (algorithm written)"
     if writer["p2p_records"] or writer["named_records"]:
         return "2.30 or later (P2P or names written)"
-    return "not told; 2.28 or 2.29 write neither P2P nor names"
+    return "unknown; 2.28 and 2.29 write neither P2P nor names"
 
 
 def _writers_table(content: RunContent) -> TableView:

@@ -70,8 +70,8 @@ def variation_section(_content: RunContent, table: pa.Table) -> SectionView:
         return SectionView("", "", notes=("The times of no kernel vary.",), tables=(view,))
     figure = FigureView(
         draw_variation(data, "variation"),
-        "Upper bar: the variance by place; lower bar: by cause. All of the variance is 100 %. Grey: cannot be told, "
-        "for want of complete collectives.",
+        "Upper bar: the variance by place; lower bar: by cause. All of the variance is 100 %. Grey: unknown, "
+        "for lack of complete collectives.",
         anchor="figure-variation",
         title="Variation of execution times, split",
         reading=_reading(data),

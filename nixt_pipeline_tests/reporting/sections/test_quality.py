@@ -69,7 +69,7 @@ def test_processes_that_left_nothing_are_counted_from_the_largest_communicator()
         ({"git_rev": "v2.30.7-1"}, "2.30.7 (build name)"),
         ({"git_rev": "5067397c", "algo_records": 3}, "after 2.30 (algorithm written)"),
         ({"git_rev": "", "p2p_records": 3}, "2.30 or later (P2P or names written)"),
-        ({"git_rev": None}, "not told; 2.28 or 2.29 write neither P2P nor names"),
+        ({"git_rev": None}, "unknown; 2.28 and 2.29 write neither P2P nor names"),
     ],
 )
 def test_the_release_of_nccl_is_a_hint_from_what_the_records_hold(changes: dict[str, object], hint: str) -> None:
