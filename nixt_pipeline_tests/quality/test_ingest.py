@@ -83,6 +83,11 @@ def test_a_directory_of_foreign_files_holds_no_logs() -> None:
     }
 
 
+def test_logs_and_other_files_are_counted() -> None:
+    other = replace(LOG, path="model.pt", foreign="no log by its name (.pt)")
+    assert inventory(LOG, replace(LOG, path="b.log"), other)[0].facts == {"log_files": 2, "other_files": 1}
+
+
 def test_a_file_that_cannot_be_opened_is_named() -> None:
     verdicts = inventory(LOG, replace(LOG, path="b.log", unreadable="Permission denied"))
     assert failing(verdicts) == {"every_log_file_can_be_opened"}

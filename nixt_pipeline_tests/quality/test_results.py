@@ -61,6 +61,11 @@ def test_a_share_above_one_is_found(analysis: str, share: str) -> None:
     assert failing(analysis, key_row(analysis) | {"records": 10, share: 1.5}) == {"every_row_is_one_group"}
 
 
+def test_a_share_below_zero_is_found() -> None:
+    row = key_row("hot_kernels") | {"records": 10, "share_of_payload": -0.1}
+    assert failing("hot_kernels", row) == {"every_row_is_one_group"}
+
+
 def test_an_empty_result_of_a_run_with_records_is_found() -> None:
     assert failing("hot_kernels") == {"every_row_is_one_group", "every_record_is_counted_once"}
 
