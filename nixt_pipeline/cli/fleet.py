@@ -79,6 +79,8 @@ def runs(
 
 def _tell_what_holds_no_record(settings: Settings) -> None:
     known = {row["run"]: row["records"] for row in current_run_catalog(settings).table.to_pylist()}
+    if not known:
+        say(f"There is no run in {settings.data_dir.absolute()}; NIXT_DATA_DIR or a nixt.toml sets another store.")
     for run in (run for run, records in known.items() if not records):
         say(f"{run}: {unread.first_words(read_manifest(settings, run))}")
     for name, reason in not_taken_up(settings, known).items():

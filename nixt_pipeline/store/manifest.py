@@ -83,7 +83,7 @@ def read_manifest(settings: Settings, run: str) -> Manifest:
         return _MANIFEST.validate_python(content)
     except FileNotFoundError:
         known = _names(published_runs(settings))
-        raise UnknownRunError(f"no run {run!r} in {settings.data_dir}; known runs: {known}") from None
+        raise UnknownRunError(f"no run {run!r} in {settings.data_dir.absolute()}; known runs: {known}") from None
     except PermissionError as error:
         raise damaged(run, path, f"cannot be read ({error.strerror})") from error
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -71,7 +71,7 @@ def test_neither_a_directory_nor_a_run_and_a_run_without_a_record_are_input_erro
         nixt("ingest", str(directory))
     listed = [run["run"] for run in json.loads(nixt("runs", "--format", "json").stdout)]
     unknown = nixt(command, "nosuch")
-    assert f"no run 'nosuch' in data; known runs: {', '.join(sorted(listed))}" in unknown.output
+    assert f"no run 'nosuch' in {Path.cwd()}/data; known runs: {', '.join(sorted(listed))}" in unknown.output
     path, empty = nixt(command, "some/path/nope"), nixt(command, "empty")
     assert "no directory and no run of that name: some/path/nope" in path.output
     assert "no Inspector record in" in empty.output
@@ -133,6 +133,10 @@ def test_a_variable_that_is_not_a_setting_is_warned_of_once(monkeypatch: pytest.
     assert (
         result.stderr.count("Warning: NIXT_DATADIR is not a setting and is ignored; did you mean NIXT_DATA_DIR?") == 1
     )
+
+
+def test_an_empty_store_says_where_it_is(tmp_path: Path) -> None:
+    assert f"There is no run in {tmp_path}/data;" in nixt("runs").stderr
 
 
 def test_a_command_sees_the_same_store_from_a_directory_below(
