@@ -8,18 +8,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nixt_pipeline.analysis import ANALYSES, REPORTED, materialise
+from nixt_pipeline.analysis import ANALYSES, REPORTED
 from nixt_pipeline.analysis.cells import build_cells
+from nixt_pipeline.analysis.failures import try_to_materialise
 from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
 from nixt_pipeline.diagnosis.attempts import Attempts
 from nixt_pipeline.diagnosis.results import materialise_findings
 from nixt_pipeline.fleet.baselines import update_baselines
 from nixt_pipeline.fleet.catalog import current_run_catalog
 from nixt_pipeline.fleet.regression import with_regression
+from nixt_pipeline.isolation import Failure
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.dropped import dropped
-from nixt_pipeline.store.files import remove
 from nixt_pipeline.store.manifest import read_manifest
 
 # Called with the number of steps done, the number of steps, and the name of the step that follows.
@@ -77,10 +78,9 @@ def analyse(run: str, settings: Settings, progress: StepProgress | None = None) 
     try:
         for analysis in ANALYSES:
             started(analysis.name)
-            what = f"the analysis {analysis.name}"
-            if attempts.informative(what, materialise, analysis, run, settings, con) is None:
-                # What is there is about the run as it was before, or made by other rules.
-                remove(layout.results_path(settings, analysis.name, run))
+            result = try_to_materialise(analysis, run, settings, con)
+            if isinstance(result, Failure):
+                attempts.failed.append(result)
                 # After an internal error, DuckDB refuses everything else on the same connection.
                 con.close()
                 con = catalog.open_run(settings, run)

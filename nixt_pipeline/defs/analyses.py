@@ -5,18 +5,22 @@ A new analysis appears in the graph by being added there.
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
 from nixt_pipeline.analysis import ANALYSES as ALL_ANALYSES
-from nixt_pipeline.analysis.base import Analysis, Counted, materialise
+from nixt_pipeline.analysis.base import Analysis, Counted
+from nixt_pipeline.analysis.failures import noted_error, try_to_materialise
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
 from nixt_pipeline.defs.metadata import arrow_preview, picture
 from nixt_pipeline.defs.resources import StoreDuckDB
+from nixt_pipeline.isolation import Failure, attempt
 from nixt_pipeline.pipeline import reads
-from nixt_pipeline.quality.results import judge_result, result_rules
+from nixt_pipeline.quality.results import judge_failure, judge_result, result_rules
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.reporting.sections import pictures
 from nixt_pipeline.settings import Settings
@@ -38,22 +42,29 @@ def analysis_asset(analysis: Analysis) -> dg.AssetsDefinition:
     def asset(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings], duckdb: StoreDuckDB) -> Result:
         run = context.partition_key
         with duckdb.get_connection(run) as con:
-            table = materialise(analysis, run, settings, con)
+            table = try_to_materialise(analysis, run, settings, con)
+        if isinstance(table, Failure):
+            return failed(table, layout.results_path(settings, analysis.name, run))
         return result_of(analysis, table, run, settings)
 
     return asset
+
+
+def failed(failure: Failure, path: Path) -> Result:
+    """The outcome of an analysis that failed, whose result would be at `path`. Its step ends well, or else Dagster would
+    skip the report; its check is what fails."""
+    return result(path, None, {"could not be computed": failure.error})
 
 
 def result_of(analysis: Analysis, table: pa.Table, run: str, settings: Settings) -> Result:
     """What the UI shows of a result: its place, first rows, key figures and, where the report has one, its figure."""
     # Lists are too long for a preview.
     shown = [field.name for field in table.schema if field.name != "run" and not pa.types.is_list(field.type)]
-    draw = pictures().get(analysis.name)
     return result(
         layout.results_path(settings, analysis.name, run),
         table.num_rows,
         {
-            **({"figure": picture(draw(table), analysis.title)} if draw and table.num_rows else {}),
+            **_figure(analysis, table),
             "first rows": arrow_preview(table, shown),
             "query": dg.MetadataValue.md(f"```sql\n{analysis.sql.strip()}\n```"),
         },
@@ -61,10 +72,23 @@ def result_of(analysis: Analysis, table: pa.Table, run: str, settings: Settings)
     )
 
 
+def _figure(analysis: Analysis, table: pa.Table) -> dict[str, dg.MetadataValue[Any]]:
+    draw = pictures().get(analysis.name)
+    if draw is None or not table.num_rows:
+        return {}
+    drawn = attempt(f"the figure of {analysis.name}", draw, table)
+    if isinstance(drawn, Failure):
+        return {"figure": dg.MetadataValue.text(f"could not be drawn: {drawn.error}")}
+    return {"figure": picture(drawn, analysis.title)}
+
+
 def analysis_checks(analysis: Analysis) -> dg.AssetChecksDefinition:
     """The checks of one analysis' result."""
 
     def judge(run: str, settings: Settings) -> Iterator[Verdict]:
+        if (error := noted_error(analysis.name, run, settings)) is not None:
+            yield from judge_failure(analysis, error)
+            return
         with closing(catalog.open_run(settings, run)) as con:
             result = con.table(analysis.name).to_arrow_table()
             events, collectives = con.sql(

@@ -44,15 +44,15 @@ def fleet_checks(asset: str, rules: Sequence[Rule], judge: FleetJudge) -> dg.Ass
 
 
 def check_results(asset: str, rules: Sequence[Rule], verdicts: Iterable[Verdict]) -> Iterator[dg.AssetCheckResult]:
-    """Verdicts as Dagster shows them: a violated blocking rule is an error, any other a warning."""
+    """Verdicts as Dagster shows them: errors, or warnings."""
     by_name = {rule.name: rule for rule in rules}
     for verdict in verdicts:
-        blocking = by_name[verdict.rule].blocking
+        rule = by_name[verdict.rule]
         yield dg.AssetCheckResult(
             asset_key=dg.AssetKey(asset),
             check_name=verdict.rule,
             passed=verdict.passed,
-            severity=dg.AssetCheckSeverity.ERROR if blocking else dg.AssetCheckSeverity.WARN,
+            severity=dg.AssetCheckSeverity.ERROR if rule.blocking or rule.error else dg.AssetCheckSeverity.WARN,
             description=verdict.summary,
             metadata={
                 **{name: value for name, value in verdict.facts.items() if isinstance(value, str)},

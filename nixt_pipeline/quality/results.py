@@ -14,6 +14,11 @@ from nixt_pipeline.settings import Thresholds
 # A sum of some thousand shares differs from 1 by rounding only.
 _SHARE_TOLERANCE = 1e-6
 
+COMPUTED = Rule(
+    "the_analysis_could_be_computed",
+    "It ended with an error, which is a defect of nixt; the report names it and shows everything else.",
+    error=True,
+)
 ONE_ROW_PER_GROUP = Rule(
     "every_row_is_one_group",
     "No group appears twice and every share is between 0 and 1. Otherwise sums over the result count records more "
@@ -35,7 +40,7 @@ CAPTURED_ENOUGH = Rule(
 
 def result_rules(analysis: Analysis) -> tuple[Rule, ...]:
     """The rules for the result of `analysis`."""
-    rules = (ONE_ROW_PER_GROUP, COUNTED_ONCE) if analysis.adds_up_to else (ONE_ROW_PER_GROUP,)
+    rules = (COMPUTED, ONE_ROW_PER_GROUP, *((COUNTED_ONCE,) if analysis.adds_up_to else ()))
     return (*rules, CAPTURED_ENOUGH) if analysis.name == COVERAGE.name else rules
 
 
@@ -44,11 +49,19 @@ def judge_result(
 ) -> Iterator[Verdict]:
     """Apply `result_rules`; `stored` says how many records of each kind the store holds."""
     rows_expected = 1 if stored["events"] and analysis.adds_up_to == "events" else 0
+    yield Verdict(COMPUTED.name, True, f"{result.num_rows:,} row{'' if result.num_rows == 1 else 's'}")
     yield from judge(result, [_suite(analysis, rows_expected)])
     if analysis.adds_up_to:
         yield _counted_once(result, analysis.adds_up_to, stored[analysis.adds_up_to])
     if analysis.name == COVERAGE.name:
         yield captured_enough(result, limits.analysis.min_capture_rate)
+
+
+def judge_failure(analysis: Analysis, error: str) -> Iterator[Verdict]:
+    """The verdicts on an analysis that failed with `error`: without a result, only that can be judged."""
+    yield Verdict(COMPUTED.name, False, error)
+    others = [rule for rule in result_rules(analysis) if rule is not COMPUTED]
+    yield from (Verdict(rule.name, True, "there is no result to judge") for rule in others)
 
 
 def _suite(analysis: Analysis, rows_expected: int) -> Suite:

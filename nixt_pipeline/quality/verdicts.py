@@ -12,12 +12,14 @@ class Rule:
 
     `name` reads as a sentence with underscores for spaces, because that is what the list of checks shows. `meaning`
     says what a violation does to the results. A `blocking` rule stops the run: whatever is computed after its
-    violation would be wrong.
+    violation would be wrong. An `error` is shown as one, in red, and so is the violation of a blocking rule; any other
+    is a warning.
     """
 
     name: str
     meaning: str
     blocking: bool = False
+    error: bool = False
 
 
 @dataclass(frozen=True)

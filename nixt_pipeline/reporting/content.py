@@ -67,6 +67,7 @@ class RunContent:
     glossary: tuple[Glossed, ...] = ()
     thresholds: Thresholds = field(default_factory=Thresholds)
     diagnosis: Diagnosis | None = None
+    errors: Mapping[str, str] = field(default_factory=dict)  # of analyses that failed
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """The rows of a table; empty when it was not computed."""
@@ -137,6 +138,7 @@ _STORED = ("files", "rejects", "communicators", "processes", "hosts")
 def load_content(run: str, settings: Settings) -> RunContent:
     """Read what the report of `run` shows. Raises `UnknownRunError` for a run that is not in the store."""
     from nixt_pipeline.analysis import REPORTED
+    from nixt_pipeline.analysis.failures import noted_error
 
     manifest = read_manifest(settings, run)
     results = [*(analysis.name for analysis in REPORTED), "findings"]
@@ -161,6 +163,7 @@ def load_content(run: str, settings: Settings) -> RunContent:
         _glossary(),
         settings.thresholds,
         stored_diagnosis(run, settings),
+        {item.name: error for item in REPORTED if (error := noted_error(item.name, run, settings)) is not None},
     )
 
 

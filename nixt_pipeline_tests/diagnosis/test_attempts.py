@@ -19,6 +19,7 @@ from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 # The package exports functions with the names of these modules.
 DIAGNOSE = import_module("nixt_pipeline.diagnosis.diagnose")
 PIPELINE = import_module("nixt_pipeline.pipeline")
+FAILURES = import_module("nixt_pipeline.analysis.failures")
 RUN = "job_2.30.7_8ranks"
 
 
@@ -90,7 +91,7 @@ def test_errors_about_files_are_no_finding(stored: Settings, monkeypatch: pytest
 def test_an_analysis_a_comparison_and_a_section_that_fail_are_told_and_the_page_is_written(
     stored: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    materialise = PIPELINE.materialise
+    materialise = FAILURES.materialise
 
     def fails_for_one(analysis: Any, *arguments: Any) -> Any:
         return fails() if analysis.name == "hot_kernels" else materialise(analysis, *arguments)
@@ -98,7 +99,7 @@ def test_an_analysis_a_comparison_and_a_section_that_fail_are_told_and_the_page_
     nixt.analyse_run(RUN, stored)
     results = Path(stored.data_dir / "results" / "hot_kernels")
     assert list(results.glob("*.parquet"))
-    monkeypatch.setattr(PIPELINE, "materialise", fails_for_one)
+    monkeypatch.setattr(FAILURES, "materialise", fails_for_one)
     monkeypatch.setattr(PIPELINE, "with_regression", fails)
     nixt.analyse_run(RUN, stored)
     assert not list(results.glob("*.parquet"))
@@ -116,7 +117,12 @@ def test_an_analysis_a_comparison_and_a_section_that_fail_are_told_and_the_page_
     assert "could not be assessed: the analysis hot_kernels: TypeError" in html
     assert html.count("<strong>Could not be drawn</strong>") == 2
     assert html.count("<strong>Not computed.</strong>") == 1
+    assert "It failed: TypeError" in html
     assert "<strong>could not be drawn</strong> <span>key numbers</span>" in html
+
+    monkeypatch.setattr(FAILURES, "materialise", materialise)
+    nixt.analyse_run(RUN, stored)
+    assert "Not computed." not in report_html(load_content(RUN, stored))
 
 
 def test_of_many_launches_the_last_and_the_largest_are_diagnosed_and_the_others_counted(

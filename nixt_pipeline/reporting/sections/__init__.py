@@ -47,7 +47,9 @@ def analysis_section(content: RunContent, section: AnalysisSection) -> SectionVi
     table = content.tables.get(section.analysis)
     frame = SectionView(section.anchor, section.title, question=reading.question, reading=reading.reading)
     if table is None:
-        return replace(frame, state="missing", notes=(f"The result {section.analysis} of this run does not exist.",))
+        error = content.errors.get(section.analysis)
+        why = f"It failed: {error}" if error else f"The result {section.analysis} of this run does not exist."
+        return replace(frame, state="missing", notes=(why,))
     if table.num_rows == 0:
         return replace(frame, state="empty")
     built = section.build(content, table)

@@ -1,0 +1,42 @@
+"""An analysis that fails takes nothing else with it: its result goes, and a note of the error takes its place.
+
+The note, `results/<analysis>/run=<run>.json`, is for whoever looks for the result later, in another process: the
+report, and the checks in Dagster.
+"""
+
+import json
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from nixt_pipeline.analysis.base import Analysis, materialise
+from nixt_pipeline.isolation import Failure, attempt
+from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import layout
+from nixt_pipeline.store.files import remove, write_text
+from nixt_pipeline.store.reading import read_json
+
+
+def try_to_materialise(
+    analysis: Analysis, run: str, settings: Settings, con: duckdb.DuckDBPyConnection | None = None
+) -> pa.Table | Failure:
+    """`materialise`, or the failure of it, which is noted. Errors about files pass."""
+    result = attempt(f"the analysis {analysis.name}", materialise, analysis, run, settings, con)
+    note = _note(analysis.name, run, settings)
+    if isinstance(result, Failure):
+        # What is there is about the run as it was before, or made by other rules.
+        remove(layout.results_path(settings, analysis.name, run))
+        write_text(json.dumps({"error": result.error}) + "\n", note)
+    else:
+        remove(note)
+    return result
+
+
+def noted_error(analysis: str, run: str, settings: Settings) -> str | None:
+    """Why the latest attempt at an analysis of a run failed; None when it did not."""
+    return read_json(_note(analysis, run, settings), lambda note: str(note["error"]), "the next report makes it again")
+
+
+def _note(analysis: str, run: str, settings: Settings) -> Path:
+    return layout.results_path(settings, analysis, run).with_suffix(".json")
