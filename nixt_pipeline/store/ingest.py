@@ -56,12 +56,18 @@ _LOCK_TIMEOUT_S = 900.0
 
 
 def ingest(directory: Path, run: str, settings: Settings, progress: Progress | None = None) -> IngestSummary:
-    """Ingest the dump directory as `run`: all four stages. Raises `IngestError`, or `OSError` for an unreadable
-    directory."""
-    take_inventory(directory, run, settings)
-    summary = validate_records(run, settings, progress)
-    type_events(run, settings)
-    publish_run(run, settings)
+    """Ingest the dump directory as `run`: all four stages. Raises `IngestError`.
+
+    The run is locked from the first stage to the last: another ingest of it that lists the directory in between would
+    leave this one with files that nobody has decoded.
+    """
+    if not directory.is_dir():
+        raise IngestError(f"cannot list {directory}: it is no directory")
+    with run_lock(settings, run):
+        take_inventory(directory, run, settings)
+        summary = validate_records(run, settings, progress)
+        type_events(run, settings)
+        publish_run(run, settings)
     return summary
 
 
@@ -307,7 +313,7 @@ def _generation(settings: Settings, inventory: Inventory) -> Path:
     name = f"gen-{inventory.fingerprint}-{DECODER_VERSION}"
     names = chain([name], (f"{name}-{number}" for number in count(2)))
     directories = (layout.generation_dir(settings, inventory.run, name) for name in names)
-    return next(directory for directory in directories if not (directory / _DAMAGED).exists())
+    return next(path for path in directories if not (path / _DAMAGED).exists() and not path.is_file())
 
 
 def _sound_generation(settings: Settings, inventory: Inventory) -> Path:
@@ -359,7 +365,7 @@ def _require_validated(generation: Path, run: str) -> Validated:
 
 @contextmanager
 def run_lock(settings: Settings, run: str) -> Iterator[None]:
-    """One ingest of a run at a time; a second one waits, then stops with a message.
+    """One ingest of a run at a time; a second one waits, then stops with a message. Whoever holds it may take it again.
 
     A store that cannot be written to (full, read-only) ends the work with `IngestError`; readers keep what they had.
     """

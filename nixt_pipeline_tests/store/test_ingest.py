@@ -4,15 +4,18 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from filelock import Timeout
 
 from nixt_pipeline.errors import DamagedError
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, ingest, layout
 from nixt_pipeline.store.fan_out import IngestError
+from nixt_pipeline.store.files import file_lock
 from nixt_pipeline.store.manifest import UnknownRunError, read_manifest
 from nixt_pipeline_tests.records import EPOCH_US, collective, send, write_log
 from nixt_pipeline_tests.store.examples import query, records, take_in
@@ -61,6 +64,30 @@ def test_stages_out_of_order_say_which_is_missing(tmp_path: Path, settings: Sett
     ingest.take_inventory(tmp_path / "in", "run", settings)
     with pytest.raises(IngestError, match="validated_records"):
         ingest.type_events("run", settings)
+
+
+def test_no_other_ingest_comes_in_between_the_stages(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path / "in" / "node-01-pid1.log", collective())
+    type_events = ingest.type_events
+    refused = []
+
+    def another_ingest() -> None:
+        # It would list the directory anew, and the rest of the first ingest would look for what it has not decoded.
+        with pytest.raises(Timeout):
+            file_lock(layout.store_dir(settings, "run") / ".lock").acquire(timeout=0)
+        refused.append(True)
+
+    def between(run: str, settings: Settings) -> dict[str, int]:
+        other = threading.Thread(target=another_ingest)
+        other.start()
+        other.join()
+        return type_events(run, settings)
+
+    monkeypatch.setattr(ingest, "type_events", between)
+    assert ingest.ingest(tmp_path / "in", "run", settings).records["stored"] == 1
+    assert refused == [True]
 
 
 def test_a_file_whose_name_is_not_utf8_is_read(tmp_path: Path, settings: Settings) -> None:
