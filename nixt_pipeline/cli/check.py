@@ -1,5 +1,7 @@
 """`nixt check`: verify the store against its manifests and rebuild what is damaged."""
 
+from collections.abc import Iterator
+
 import click
 
 from nixt_pipeline import api
@@ -10,7 +12,7 @@ from nixt_pipeline.inert import visible
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.catalog import publish_catalog
 from nixt_pipeline.store.checking import Checked, check_run
-from nixt_pipeline.store.manifest import published_runs
+from nixt_pipeline.store.manifest import StoreVersionError, published_runs
 
 
 @click.command()
@@ -28,8 +30,10 @@ def check(context: click.Context, runs: tuple[str, ...], repair: bool, output_fo
     """
     settings: Settings = context.obj
     with input_errors():
-        found = [checked for run in runs or published_runs(settings) for checked in _checked(run, settings, repair)]
-        found += [] if runs else _decisions(settings)
+        if runs:
+            found = [checked for run in runs for checked in _checked(run, settings, repair)]
+        else:
+            found = [*_checked_all(settings, repair), *_decisions(settings)]
         if repair:
             _renew_catalog(settings)
     if output_format == "text":
@@ -47,6 +51,15 @@ def _renew_catalog(settings: Settings) -> None:
         publish_catalog(settings)
     except StorageError as error:
         say(f"catalog not updated: {error}")
+
+
+def _checked_all(settings: Settings, repair: bool) -> Iterator[Checked]:
+    """The files of all runs but those that a newer version of this program stored."""
+    for run in published_runs(settings):
+        try:
+            yield from _checked(run, settings, repair)
+        except StoreVersionError as error:
+            say(f"run {run}: not checked: {error}")
 
 
 def _checked(run: str, settings: Settings, repair: bool) -> list[Checked]:

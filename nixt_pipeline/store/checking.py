@@ -49,8 +49,9 @@ def check_run(run: str, settings: Settings) -> list[Checked]:
 
 def _ingested(manifest: Manifest, settings: Settings) -> Iterator[Checked]:
     problems = damaged_files(manifest, settings, content=True)
-    for path, seals in expected_files(manifest, settings).items():
-        yield _checked(manifest.run, path, problems.get(path), bool(seals))
+    expected = expected_files(manifest, settings)
+    for path in dict.fromkeys((*expected, *problems)):
+        yield _checked(manifest.run, path, problems.get(path), bool(expected.get(path)))
 
 
 def _derived(manifest: Manifest, settings: Settings) -> Iterator[Checked]:

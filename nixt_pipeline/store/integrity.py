@@ -9,19 +9,27 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.dropped import LARGE_TABLES, dropped
 from nixt_pipeline.store.files import remove
-from nixt_pipeline.store.manifest import Manifest, UnknownRunError, damaged, published_runs, read_manifest
+from nixt_pipeline.store.manifest import (
+    Manifest,
+    StoreVersionError,
+    UnknownRunError,
+    damaged,
+    published_runs,
+    read_manifest,
+)
 from nixt_pipeline.store.reading import unreadable, warn_once
 from nixt_pipeline.store.seals import Seal, damage, data_name, derived_seals
 
 
 def list_runs(settings: Settings) -> list[Manifest]:
-    """The manifests of all published runs, sorted by run id; damaged runs are left out, with a line in the log."""
+    """The manifests of all published runs, sorted by run id; damaged runs, and those that a newer version of this
+    program stored, are left out, with a line in the log."""
     found = []
     for run in published_runs(settings):
         try:
             manifest = read_manifest(settings, run)
             require_files(manifest, settings)
-        except DamagedError as error:
+        except (DamagedError, StoreVersionError) as error:
             warn_once(str(error))
         except UnknownRunError:
             pass  # removed meanwhile
@@ -57,8 +65,11 @@ def is_readable(manifest: Manifest, settings: Settings) -> bool:
 
 
 def damaged_files(manifest: Manifest, settings: Settings, content: bool) -> dict[Path, str]:
-    """What is wrong with the files that an ingest wrote, by path; for `content` see `seals.damage`."""
-    problems = {path: damage(path, seals, content) for path, seals in expected_files(manifest, settings).items()}
+    """What is wrong with the files that an ingest wrote, by path; for `content` see `seals.damage`. One that no ingest
+    wrote would be read as rows of the run."""
+    strays = layout.stray_files(manifest.directory(settings), manifest.contents)
+    problems: dict[Path, str | None] = dict.fromkeys(strays, layout.STRAY)
+    problems |= {path: damage(path, seals, content) for path, seals in expected_files(manifest, settings).items()}
     return {path: problem for path, problem in problems.items() if problem}
 
 

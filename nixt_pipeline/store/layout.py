@@ -7,6 +7,7 @@
 <reports>/<run>/index.html
 """
 
+from collections.abc import Container
 from pathlib import Path
 
 from nixt_pipeline.inspector import taxonomy
@@ -43,6 +44,16 @@ def written_files(generation: Path) -> list[Path]:
     return [path for table in taxonomy.TABLES if table not in DERIVED_TABLES for path in table_files(generation, table)]
 
 
+STRAY = "was written by no ingest"
+
+
+def stray_files(generation: Path, contents: Container[str]) -> list[Path]:
+    """Parts of tables in a generation that are not among `contents`, the names of what an ingest wrote into it; none
+    when an earlier version of this program did, which kept no names."""
+    parts = [path for table in PARTED_TABLES for path in table_files(generation, table)]
+    return [path for path in parts if contents and path.relative_to(generation).as_posix() not in contents]
+
+
 def results_path(settings: Settings, analysis: str, run: str) -> Path:
     """The result of one analysis of one run."""
     return settings.data_dir / "results" / analysis / f"run={run}.parquet"
@@ -51,8 +62,9 @@ def results_path(settings: Settings, analysis: str, run: str) -> Path:
 def derived_files(settings: Settings, run: str, generation: Path) -> list[Path]:
     """What has been computed of a run so far: tables beside its events, results and their JSON."""
     tables = [path for table in DERIVED_TABLES for path in table_files(generation, table)]
-    results = (settings.data_dir / "results").glob(f"*/run={run}.*")
-    return tables + sorted(path for path in results if path.suffix in (".parquet", ".json"))
+    results = settings.data_dir / "results"
+    # The id of another run may begin with this one and a dot.
+    return tables + sorted(path for form in ("parquet", "json") for path in results.glob(f"*/run={run}.{form}"))
 
 
 def report_dir(settings: Settings, run: str) -> Path:

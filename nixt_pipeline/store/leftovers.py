@@ -36,7 +36,7 @@ def collect(settings: Settings, run: str) -> None:
 
 
 def _generations(settings: Settings, run: str) -> list[Path]:
-    return sorted(layout.store_dir(settings, run).glob("gen-*"))
+    return sorted(path for path in layout.store_dir(settings, run).glob("gen-*") if path.is_dir())
 
 
 def _is_over(mark: Path, settings: Settings) -> bool:

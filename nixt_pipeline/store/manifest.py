@@ -5,9 +5,9 @@ import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from nixt_pipeline.errors import DamagedError, NixtError
 from nixt_pipeline.settings import Settings
@@ -28,6 +28,10 @@ class StoreVersionError(NixtError, RuntimeError):
     """The store was written by a version of this program that this one cannot read, or is damaged."""
 
 
+# What fits the columns of the run catalog; more is damage.
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+
+
 @dataclass(frozen=True)
 class Manifest:
     """What is known of an ingested run. `files`, `records` and `bytes` are the counts of the ingest's JSON."""
@@ -37,13 +41,13 @@ class Manifest:
     generation: str
     fingerprint: str
     ingested_at: str
-    incarnations: int
-    files: dict[str, int]
-    records: dict[str, int]
-    rejected_lines: int
-    foreign_lines: int
-    dropped_by_plugin: int
-    bytes: dict[str, int]
+    incarnations: Count
+    files: dict[str, Count]
+    records: dict[str, Count]
+    rejected_lines: Count
+    foreign_lines: Count
+    dropped_by_plugin: Count
+    bytes: dict[str, Count]
     seconds: float
     run_info: dict[str, Any] = field(default_factory=dict)
     # What the ingest wrote below the generation's directory, with size and hash; empty in manifests of schema 1.

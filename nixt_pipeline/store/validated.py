@@ -54,6 +54,8 @@ def damaged_files(generation: Path, validated: Validated) -> dict[str, str]:
     expected = {name: [sealed] for name, sealed in validated.seals.items() if name.split("/")[0] not in gone}
     if validated.seals:
         problems = {name: damage(generation / name, seals, content=True) for name, seals in expected.items()}
+        strays = layout.stray_files(generation, validated.seals)
+        problems |= {path.relative_to(generation).as_posix(): layout.STRAY for path in strays}
     else:
         paths = {path.relative_to(generation).as_posix(): path for path in layout.written_files(generation)}
         problems = {name: unreadable(path, every_page=True) for name, path in paths.items()}

@@ -214,3 +214,54 @@ def test_a_damaged_file_of_decisions_stops_only_who_would_change_it(
     assert refused.exit_code == 2
     assert "correct the file or remove it" in refused.stderr
     assert (copy / "data" / "baselines.json").read_text() == "[]"
+
+
+def change_manifest(root: Path, **changes: object) -> None:
+    path = root / OWN["manifest"]
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_a_run_of_a_newer_version_stops_only_who_asks_for_it(copy: Path, caplog: pytest.LogCaptureFixture) -> None:
+    change_manifest(copy, schema=99)
+    for command in [*MOST_DIFFERENT, ("check",)]:
+        result = nixt(*command)
+        assert result.exit_code == 0, f"{command}: {tell(result)}"
+    assert "has schema 99, this program reads up to 2: upgrade nixt_pipeline" in caplog.text
+    for command in [("diagnose", DAMAGED), ("check", DAMAGED)]:
+        result = nixt(*command)
+        assert result.exit_code == 2
+        assert "upgrade nixt_pipeline" in result.stderr
+
+
+def test_counts_that_no_run_can_have_are_damage(copy: Path) -> None:
+    change_manifest(copy, records={"stored": 10**30})
+    result = nixt("report", DAMAGED, "--format", "md")
+    assert result.exit_code == 2, tell(result)
+    assert "is no manifest" in result.stderr
+
+
+def test_a_part_that_no_ingest_wrote_is_not_read_as_rows_of_the_run(copy: Path) -> None:
+    part = next(copy.glob(OWN["events"]))
+    shutil.copy(part, part.with_name("copy of a part.parquet"))
+    damaged = nixt("sql", "--run", DAMAGED, "SELECT count(*) FROM events")
+    assert damaged.exit_code == 2
+    assert "copy of a part.parquet is damaged: it was written by no ingest" in damaged.stderr
+    assert nixt("check", DAMAGED, "--repair").exit_code == 0
+    counted = nixt("sql", "--run", DAMAGED, "SELECT count(*) AS n FROM events", "--format", "json")
+    assert json.loads(counted.stdout) == [{"n": 60}]
+
+
+def test_a_file_in_the_place_of_a_generation_is_left_there(copy: Path) -> None:
+    generation = next(copy.glob(f"data/store/run={DAMAGED}/gen-*"))
+    shutil.rmtree(generation)
+    generation.write_text("a file")
+    assert nixt("ingest", f"landing/{DAMAGED}").exit_code == 0
+    assert nixt("diagnose", DAMAGED).exit_code == 0
+    assert generation.read_text() == "a file"
+
+
+def test_a_directory_in_the_place_of_a_lock_goes(copy: Path) -> None:
+    for lock in (copy / "data" / "store" / f"run={DAMAGED}" / ".lock", copy / "data" / ".catalog.lock"):
+        lock.unlink(missing_ok=True)
+        lock.mkdir()
+    assert nixt("ingest", f"landing/{DAMAGED}").exit_code == 0
