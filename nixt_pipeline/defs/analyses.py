@@ -51,8 +51,8 @@ def analysis_asset(analysis: Analysis) -> dg.AssetsDefinition:
 
 
 def failed(failure: Failure, path: Path) -> Result:
-    """The outcome of an analysis that failed, whose result would be at `path`. Its step ends well, or else Dagster would
-    skip the report; its check is what fails."""
+    """The outcome of an analysis that failed, whose result would be at `path`. Its step ends well, or Dagster skips
+    the report; its check is what fails."""
     return result(path, None, {"could not be computed": failure.error})
 
 
