@@ -90,3 +90,9 @@ def test_a_profile_of_one_row_gives_its_numbers_as_facts() -> None:
 def test_a_comparison_within_a_profile_shows_both_sides() -> None:
     judged = verdict(pa.table({"kinds": [1], "key_sets": [2]}), at_least("kinds", "key_sets", "one set for each kind"))
     assert judged.summary == "violated: one set for each kind (found: kinds 1, key_sets 2)"
+
+
+def test_a_table_without_rows_has_nothing_to_show_and_one_row_needs_no_column() -> None:
+    nothing = verdict(TABLE.slice(0, 0), between("key", 1, 4, "keys are small"))
+    assert (nothing.passed, nothing.facts["violated"], nothing.rows[0]["found"]) == (True, 0, "nothing to assess")
+    assert verdict(TABLE.slice(0, 1), unique(["name", "key"], "")).rows[0]["found"] == "as expected"
