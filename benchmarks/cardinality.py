@@ -24,7 +24,7 @@ EPOCH_US = 1_756_587_600_000_000
 STEPS = ("ingest", "diagnose", "report")
 
 
-def record(
+def record(  # noqa: PLR0913 (what may be odd, by keyword)
     number: int,
     rank: int,
     *,

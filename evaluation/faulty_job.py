@@ -10,7 +10,7 @@ from nixt_pipeline.simulation import FIRST_PID, NEVER_US, Communicators, Floats,
 class FaultyJob(Job):
     """A job that can also hesitate, hang, fall silent, and have hosts whose clocks disagree."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (those of Job, and one)
         self, hosts: Sequence[str], gpus_per_host: int, tensor_size: int, stages: int, seed: int, workload: Workload,
         names: Names, records_p2p: bool,
     ) -> None:  # fmt: skip

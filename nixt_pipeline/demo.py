@@ -44,7 +44,7 @@ class DemoJob:
         return self.collective_records + self.p2p_records
 
 
-def write_demo_job(
+def write_demo_job(  # noqa: C901, PLR0913 (all of them by keyword: what may be planted)
     directory: Path,
     *,
     seed: int = 0,

@@ -99,20 +99,14 @@ class Record:
     end_us: float
 
 
-def format_record(
-    member: Member,
-    dump_us: int,
-    function: str,
-    sn: int,
-    size: int,
-    exec_us: int,
-    peer: int | None = None,
-    timing_source: str = "kernel_gpu",
-) -> str:
-    """The line for one operation: Send or Recv when a `peer` (a rank of the communicator) is given, else a collective.
+def format_record(record: Record, dump_us: int, timing_source: str = "kernel_gpu") -> str:
+    """The line for one operation: Send or Recv when it has a `peer` (a rank of the communicator), else a collective.
 
-    Times in microseconds, `size` in bytes, bandwidths in GB/s by the plugin's formulas.
+    Times in microseconds, sizes in bytes, bandwidths in GB/s by the plugin's formulas.
     """
+    member, function, sn, peer, size, exec_us = (
+        record.member, record.function, record.sn, record.peer, record.size, record.exec_us
+    )  # fmt: skip
     kind, counterpart = ("coll", "") if peer is None else ("p2p", f'"p2p_peer":{peer},')
     algobw = algobw_gbs(function, size, member.n_ranks, exec_us) or 0.0  # no time, no bandwidth: written as 0
     busbw = busbw_gbs(function, size, member.n_ranks, exec_us) or 0.0
@@ -283,18 +277,7 @@ class Recorder:
         for number, waiting in passes.items():
             dump_us = self.clock_us(self.phase_us + number * self.interval_us)
             for written, record in enumerate(self._remembered(waiting)):
-                lines.append(
-                    format_record(
-                        record.member,
-                        dump_us + written * WRITE_US,
-                        record.function,
-                        record.sn,
-                        record.size,
-                        record.exec_us,
-                        record.peer,
-                        self.timing_source,
-                    )
-                )
+                lines.append(format_record(record, dump_us + written * WRITE_US, self.timing_source))
         return "".join(lines), len(lines)
 
     def _remembered(self, waiting: list[Record]) -> list[Record]:

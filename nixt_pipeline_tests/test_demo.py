@@ -9,7 +9,7 @@ from statistics import mean
 import pytest
 
 from nixt_pipeline.demo import DEMO_JOBS, write_demo_job
-from nixt_pipeline.simulation import EPOCH_US, Member, format_record
+from nixt_pipeline.simulation import EPOCH_US, Member, Record, format_record
 
 TENSOR_RANK = Member("0xab", "TP Group 0", 1, 4, 1, "node-01", 20001)
 PIPELINE_RANK = Member("0xcd", "PP Group 7", 0, 2, 2, "node-01", 20007)
@@ -31,7 +31,7 @@ def mean_time_us_by_host(directory: Path, communicator: str, coll: str, first_sn
 
 def test_a_collective_is_written_as_the_plugin_writes_it() -> None:
     # AllGather traffic is 1,000,000 B x 4 ranks in 500 us = 8 GB/s; the bus carries 3/4 of it.
-    assert format_record(TENSOR_RANK, 1756587600100000, "AllGather", 7, 1_000_000, 500) == (
+    assert format_record(Record(TENSOR_RANK, "AllGather", 7, None, 1_000_000, 500, 0), 1756587600100000) == (
         '{"header":{"id":"0xab","comm_name":"TP Group 0","rank":1,"n_ranks":4,"nnodes":1},'
         '"metadata":{"inspector_output_format_version":"v4.0","git_rev":"v2.30.7-1",'
         '"rec_mechanism":"nccl_profiler_interface","dump_timestamp_us":1756587600100000,'
@@ -43,13 +43,13 @@ def test_a_collective_is_written_as_the_plugin_writes_it() -> None:
 
 def test_an_all_reduce_counts_the_message_once_and_the_bus_twice() -> None:
     # 1,000,000 B in 500 us = 2 GB/s; a ring of 4 carries 2 x 3/4 of it.
-    line = format_record(TENSOR_RANK, EPOCH_US, "AllReduce", 0, 1_000_000, 500)
+    line = format_record(Record(TENSOR_RANK, "AllReduce", 0, None, 1_000_000, 500, 0), EPOCH_US)
     assert '"coll_algobw_gbs":2.000000,"coll_busbw_gbs":3.000000' in line
 
 
 def test_a_p2p_record_has_its_own_keys_and_a_peer() -> None:
     # 1,000,000 B in 3 us = 333.333... GB/s, six decimals.
-    line = format_record(PIPELINE_RANK, EPOCH_US, "Send", 1, 1_000_000, 3, peer=1)
+    line = format_record(Record(PIPELINE_RANK, "Send", 1, 1, 1_000_000, 3, 0), EPOCH_US)
     assert line.endswith(
         '"p2p_perf":{"p2p":"Send","p2p_sn":1,"p2p_peer":1,"p2p_msg_size_bytes":1000000,"p2p_exec_time_us":3,'
         '"p2p_timing_source":"kernel_gpu","p2p_algobw_gbs":333.333333,"p2p_busbw_gbs":333.333333}}\n'
@@ -57,7 +57,7 @@ def test_a_p2p_record_has_its_own_keys_and_a_peer() -> None:
 
 
 def test_an_operation_without_time_has_no_bandwidth() -> None:
-    line = format_record(TENSOR_RANK, EPOCH_US, "AllGather", 0, 1_000_000, 0)
+    line = format_record(Record(TENSOR_RANK, "AllGather", 0, None, 1_000_000, 0, 0), EPOCH_US)
     assert '"coll_exec_time_us":0,' in line
     assert '"coll_algobw_gbs":0.000000,"coll_busbw_gbs":0.000000' in line
 

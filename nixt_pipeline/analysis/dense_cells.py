@@ -7,7 +7,7 @@ of a rank shows in a bit for each rank and cell; such cells are only marked, for
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -97,11 +97,11 @@ class DenseCells:
         There are no nulls: a missing size is `NO_SIZE`, a time NaN, a write time `NO_DUMP`. Records of other streams
         and numbers are passed over.
         """
-        columns = [column.to_numpy(zero_copy_only=True) for column in records.columns]
-        _add(
-            self._cells, self._bits, self._places, self._streams, self._first_sns, self._numbers, self._ranks,
-            self._starts, self._first_bits, *columns,
-        )  # fmt: skip
+        columns = _Records(*(column.to_numpy(zero_copy_only=True) for column in records.columns))
+        layout = _Layout(
+            self._places, self._streams, self._first_sns, self._numbers, self._ranks, self._starts, self._first_bits
+        )
+        _add(self._cells, self._bits, layout, columns)
 
     def batches(self, rows: int) -> Iterator[pa.Table]:
         """The cells that have records and no rank twice, about `rows` at a time."""
@@ -135,49 +135,79 @@ def _hash_places(streams: Array) -> Array:
     return places
 
 
+class _Layout(NamedTuple):
+    """Where the cells of each stream are, by its number, which `places` (an open hash table) finds."""
+
+    places: Array
+    streams: Array
+    first_sns: Array
+    numbers: Array
+    ranks: Array
+    starts: Array
+    first_bits: Array
+
+
+class _Records(NamedTuple):
+    """The columns of some records."""
+
+    stream: Array
+    sn: Array
+    rank: Array
+    size: Array
+    time_us: Array
+    by_gpu: Array
+    dump_us: Array
+
+
 @njit(cache=True, nogil=True)
-def _add(
-    cells: Array, bits: Array, places: Array, streams: Array, first_sns: Array, numbers: Array, ranks: Array,
-    starts: Array, first_bits: Array, stream: Array, sn: Array, rank: Array, size: Array, time_us: Array,
-    by_gpu: Array, dump_us: Array,
-) -> None:  # fmt: skip
-    mask = np.uint64(len(places) - 1)
-    for row in range(len(stream)):
-        place = stream[row] & mask
-        known = places[place]
-        while known >= 0 and streams[known] != stream[row]:
-            place = (place + np.uint64(1)) & mask
-            known = places[place]
-        if known < 0 or sn[row] < first_sns[known]:
+def _number_of(stream: np.uint64, layout: _Layout) -> np.int32:
+    """The number of a stream; -1 for one that has none."""
+    mask = np.uint64(len(layout.places) - 1)
+    place = stream & mask
+    known: np.int32 = layout.places[place]
+    while known >= 0 and layout.streams[known] != stream:
+        place = (place + np.uint64(1)) & mask
+        known = layout.places[place]
+    return known
+
+
+@njit(cache=True, nogil=True)
+def _add(cells: Array, bits: Array, layout: _Layout, records: _Records) -> None:
+    for row in range(len(records.stream)):
+        known = _number_of(records.stream[row], layout)
+        if known < 0 or records.sn[row] < layout.first_sns[known]:
             continue
-        number = np.int64(sn[row] - first_sns[known])
-        if number < 0 or number >= numbers[known]:
+        number = np.int64(records.sn[row] - layout.first_sns[known])
+        if number < 0 or number >= layout.numbers[known]:
             continue
-        cell = cells[starts[known] + number]
-        bit = first_bits[known] + number * ranks[known] + rank[row]
+        cell, rank = cells[layout.starts[known] + number], records.rank[row]
+        bit = layout.first_bits[known] + number * layout.ranks[known] + rank
         if bits[bit >> 3] & (1 << (bit & 7)):
             cell.repeated = True
             continue
         bits[bit >> 3] |= 1 << (bit & 7)
         cell.ranks_seen += 1
-        if size[row] != NO_SIZE:
+        if records.size[row] != NO_SIZE:
             if cell.size_bytes == NO_SIZE:
-                cell.size_bytes = size[row]
-            elif size[row] != cell.size_bytes:
+                cell.size_bytes = records.size[row]
+            elif records.size[row] != cell.size_bytes:
                 cell.size_mismatch = True
-                cell.size_bytes = max(size[row], cell.size_bytes)
-        if dump_us[row] != NO_DUMP:
-            cell.first_dump_us = min(cell.first_dump_us, dump_us[row])
-            cell.last_dump_us = max(cell.last_dump_us, dump_us[row])
-        us = time_us[row]
-        if np.isnan(us):
-            continue
-        cell.ranks_timed += 1
-        cell.ranks_gpu_timed += by_gpu[row]
-        cell.sum_us += us
-        cell.longest_us = max(cell.longest_us, us)
-        if us < cell.shortest_us or (us == cell.shortest_us and rank[row] < cell.shortest_rank):
-            cell.second_us, cell.second_rank = cell.shortest_us, cell.shortest_rank
-            cell.shortest_us, cell.shortest_rank = us, rank[row]
-        elif us < cell.second_us or (us == cell.second_us and rank[row] < cell.second_rank):
-            cell.second_us, cell.second_rank = us, rank[row]
+                cell.size_bytes = max(records.size[row], cell.size_bytes)
+        if records.dump_us[row] != NO_DUMP:
+            cell.first_dump_us = min(cell.first_dump_us, records.dump_us[row])
+            cell.last_dump_us = max(cell.last_dump_us, records.dump_us[row])
+        if not np.isnan(records.time_us[row]):
+            cell.ranks_gpu_timed += records.by_gpu[row]
+            _add_time(cell, records.time_us[row], rank)
+
+
+@njit(cache=True, nogil=True)
+def _add_time(cell: Any, us: np.float64, rank: np.int32) -> None:
+    cell.ranks_timed += 1
+    cell.sum_us += us
+    cell.longest_us = max(cell.longest_us, us)
+    if us < cell.shortest_us or (us == cell.shortest_us and rank < cell.shortest_rank):
+        cell.second_us, cell.second_rank = cell.shortest_us, cell.shortest_rank
+        cell.shortest_us, cell.shortest_rank = us, rank
+    elif us < cell.second_us or (us == cell.second_us and rank < cell.second_rank):
+        cell.second_us, cell.second_rank = us, rank

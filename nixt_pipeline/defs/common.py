@@ -19,7 +19,7 @@ INGEST, ANALYSES, REPORTS, FLEET = "ingest", "analyses", "reports", "fleet"
 Result = dg.MaterializeResult[None]
 
 
-def run_asset(
+def run_asset(  # noqa: PLR0913 (all of them by keyword, as of dagster.asset)
     *,
     group: str,
     kinds: set[str],

@@ -97,7 +97,7 @@ class Decision:
     without_record: tuple[RunDirectory, ...] = ()
 
 
-def decide(
+def decide(  # noqa: PLR0913 (all that a tick depends on)
     directories: Iterable[RunDirectory],
     cursor: Cursor,
     latest: Mapping[str, Ingestion],

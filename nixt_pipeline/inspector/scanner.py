@@ -161,7 +161,7 @@ def _trace(buffer: Bytes, position: int, end: int, kind: int, out: Output, recor
 
 
 @njit(cache=True, nogil=True)
-def _body(
+def _body(  # noqa: PLR0913 (compiled code takes arrays)
     buffer: Bytes, position: int, end: int, headers: Headers, number: int, out: Output, record: int, limits: Limits
 ) -> int:
     """Decode the body after a header; position after the last value, or -1 for the careful path."""
@@ -202,7 +202,7 @@ def _body(
 
 
 @njit(cache=True, nogil=True)
-def scan(
+def scan(  # noqa: C901, PLR0913 (compiled code takes arrays, and a call for each line costs)
     buffer: Bytes, start: int, end: int, headers: Headers, guess: int, out: Output, limits: Limits, progress: Int64s
 ) -> int:
     """Decode whole lines of `buffer[start:end]` until done, a new header, or full output; returns which of these.

@@ -32,14 +32,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class TableView:
-    """A displayed table: the first rows of `total`. `source` names the downloadable table that they are from, `path`
-    the place of the whole where there is none to download; `anchors` are the ids of the rows, or none."""
+    """A displayed table: the first rows of `total`. `source` names the downloadable table that they are from;
+    `anchors` are the ids of the rows, or none."""
 
     caption: str
     columns: tuple[Spec, ...]
     rows: tuple[tuple[Cell, ...], ...]
     total: int
-    path: str | None = None
     source: str = ""
     anchor: str = ""
     anchors: tuple[str, ...] = ()
@@ -139,7 +138,6 @@ def table_view(
     columns: tuple[Spec, ...],
     top: int | None = None,
     total: int | None = None,
-    path: str | None = None,
     source: str = "",
     anchor_of: Callable[[Mapping[str, Any]], str] | None = None,
 ) -> TableView:
@@ -148,9 +146,7 @@ def table_view(
     shown = rows if top is None else rows[:top]
     cells = tuple(tuple(_cell(spec, row) for spec in columns) for row in shown)
     anchors = _unique(anchor_of(row) for row in shown) if anchor_of else ()
-    return TableView(
-        caption, columns, cells, len(rows) if total is None else total, path, source=source, anchors=anchors
-    )
+    return TableView(caption, columns, cells, len(rows) if total is None else total, source=source, anchors=anchors)
 
 
 def _unique(anchors: Iterable[str]) -> tuple[str, ...]:
