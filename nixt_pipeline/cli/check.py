@@ -21,10 +21,11 @@ from nixt_pipeline.store.manifest import StoreVersionError, published_runs
 @format_option("text", "csv", "json")
 @click.pass_context
 def check(context: click.Context, runs: tuple[str, ...], repair: bool, output_format: str) -> None:
-    """Verify the size and hash of every stored file of the given runs, or of all runs.
+    """Verify and repair the stored files.
 
-    text lists what is damaged; csv and json have a row per file. Files written by earlier versions have no hash and are
-    at best `readable`.
+    Compares the size and hash of every file of the given runs, or of all runs, with the manifests. text lists what
+    is damaged; csv and json have a row per file. Files written by earlier versions have no hash and are at best
+    `readable`.
 
     Exit codes: 0 nothing is damaged or everything was repaired, 2 something is damaged.
     """

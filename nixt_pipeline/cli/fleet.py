@@ -162,9 +162,10 @@ def compare(
 def baselines(
     settings: Settings, pin: str | None, reject: str | None, reset: str | None, reason: str, output_format: str
 ) -> None:
-    """List the runs that new ones are compared with, and why others are not used; pin or reject runs.
+    """List, pin or reject baseline runs.
 
-    A new run is compared automatically with the baseline of its workload.
+    Lists the runs that new ones are compared with, and why others are not used. A new run is compared automatically
+    with the baseline of its workload.
     """
     given = [(run, kind) for run, kind in ((pin, "pinned"), (reject, "rejected"), (reset, None)) if run]
     if len(given) > 1:
@@ -186,11 +187,12 @@ def baselines(
 @format_option("text", "csv", "json")
 @click.pass_obj
 def hosts(settings: Settings, all_hosts: bool, output_format: str) -> None:
-    """List the hosts to drain: flagged in more runs than chance would explain, and recently.
+    """List the hosts to drain.
 
-    How many jobs a host ran in is taken into account. Hosts are sorted by the time they cost other ranks; csv and json
-    have all columns. Names of pods and containers are not machines to drain: if flagged too often, they are listed with
-    a caution. docs/comparison.md explains how to map them to nodes.
+    These are flagged in more runs than chance would explain, and recently. How many jobs a host ran in is taken
+    into account. Hosts are sorted by the time they cost other ranks; csv and json have all columns. Names of pods
+    and containers are not machines to drain: if flagged too often, they are listed with a caution.
+    docs/comparison.md explains how to map them to nodes.
     """
     with input_errors():
         table = current_host_health(settings, current_run_catalog(settings).table.to_pylist())
@@ -218,10 +220,11 @@ def hosts(settings: Settings, all_hosts: bool, output_format: str) -> None:
 @format_option("text", "csv", "json")
 @click.pass_obj
 def retention(settings: Settings, confirmed: bool, days: float | None, size: int | None, output_format: str) -> None:
-    """List the runs whose raw events the retention policy would drop; with --apply, drop them.
+    """List or drop the raw events of old runs.
 
-    Results, reports and the logs themselves are never removed: such runs remain in `nixt runs` and can be compared.
-    Baselines and runs with a P0 or P1 finding keep their events (NIXT_RETENTION_KEEP).
+    Lists the runs whose raw events the retention policy would drop; with --apply, drops them. Results, reports and
+    the logs themselves are never removed: such runs remain in `nixt runs` and can be compared. Baselines and runs
+    with a P0 or P1 finding keep their events (NIXT_RETENTION_KEEP).
     """
     policy = Policy(
         settings.retention_days if days is None else days,

@@ -53,10 +53,10 @@ def ingest(settings: Settings, directory: Path, run: str | None, output_format: 
 @click.option("--run", help="Name of the run  [default: the directory's name]")
 @click.pass_obj
 def decode(settings: Settings, directory: Path, share: str, run: str | None) -> None:
-    """Decode one shard of a run's logs, to spread a very large run over machines that share a file system.
+    """Decode one shard of a very large run.
 
-    In a job array: nixt decode DIRECTORY --share $SLURM_ARRAY_TASK_ID/16. Then nixt ingest DIRECTORY, which picks up
-    the decoded shards and does the rest.
+    Spreads the work over machines that share a file system. In a job array: nixt decode DIRECTORY --share
+    $SLURM_ARRAY_TASK_ID/16. Then nixt ingest DIRECTORY, which picks up the decoded shards and does the rest.
     """
     match = re.fullmatch(r"(\d+)/(\d+)", share)
     if not match or int(match[1]) >= int(match[2]):
@@ -74,9 +74,10 @@ def decode(settings: Settings, directory: Path, share: str, run: str | None) -> 
 @click.option("--open", "open_browser", is_flag=True, help="Open the report in the default application.")
 @click.pass_obj
 def report(settings: Settings, run_or_directory: str, output_format: api.ReportFormat, open_browser: bool) -> None:
-    """Analyse a run, write its report and print the report's path. A dump directory is ingested first.
+    """Analyse a run and write its report.
 
-    html is the full report. pdf needs Chromium or Chrome. markdown is one page with the findings, for a ticket.
+    Prints the report's path. A dump directory is ingested first. html is the full report. pdf needs Chromium or
+    Chrome. markdown is one page with the findings, for a ticket.
     """
     with input_errors():
         run = run_with_records(run_or_directory, settings)
@@ -99,10 +100,10 @@ def report(settings: Settings, run_or_directory: str, output_format: api.ReportF
 @click.option("--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 if a finding is at least this severe.")
 @click.pass_context
 def diagnose(context: click.Context, run_or_directory: str, output_format: str, fail_on: Severity | None) -> None:
-    """Find stragglers, slow links and hangs, with evidence and a severity for each.
+    """Find stragglers, slow links and hangs.
 
-    A dump directory is ingested first. "not assessable" means that too little was recorded to tell; it does not mean
-    healthy.
+    Each finding has evidence and a severity. A dump directory is ingested first. "not assessable" means that too
+    little was recorded to tell; it does not mean healthy.
     """
     settings: Settings = context.obj
     with input_errors():
@@ -119,7 +120,9 @@ def diagnose(context: click.Context, run_or_directory: str, output_format: str, 
 @format_option("text", "csv", "json")
 @click.pass_obj
 def sql(settings: Settings, query: str, run: str | None, output_format: str) -> None:
-    """Query the store with SQL, for example: nixt sql "SELECT coll, count(*) FROM events GROUP BY coll".
+    """Query the store with SQL.
+
+    For example: nixt sql "SELECT coll, count(*) FROM events GROUP BY coll"
 
     Tables: events, collectives, p2p, cells, kernel_times, communicators, processes, hosts, membership, files, rejects,
     channels, auxiliary, and one per analysis (hot_kernels, ...). Safe to run while other processes read or write the
@@ -138,16 +141,14 @@ def sql(settings: Settings, query: str, run: str | None, output_format: str) -> 
 
 
 @click.command()
-@click.option(
-    "--job", type=click.Choice(tuple(DEMO_JOBS)), default="straggler", show_default=True, help="What is wrong with it."
-)
+@click.option("--job", type=click.Choice(tuple(DEMO_JOBS)), default="straggler", show_default=True, help="Kind of job.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the simulation; the same seed gives the same logs.")
 @click.pass_obj
 def demo(settings: Settings, job: str, seed: int) -> None:
-    """Write the logs of a synthetic job to the landing directory, ingest them and write the report.
+    """Simulate a job and report on it.
 
-    The job has 4 hosts with 8 GPUs each. The run is called nccl-inspector-demo-SEED, or nccl-inspector-demo-JOB-SEED
-    unless the job is straggler.
+    Writes its logs to the landing directory, ingests them and writes the report. The job has 4 hosts with 8 GPUs
+    each. The run is called nccl-inspector-demo-SEED, or nccl-inspector-demo-JOB-SEED unless the job is straggler.
     """
     suffix = f"{seed}" if job == "straggler" else f"{job}-{seed}"
     directory = settings.landing_dir / f"nccl-inspector-demo-{suffix}"

@@ -13,9 +13,10 @@ from nixt_pipeline.store.files import explained
 @click.option("--read-only", is_flag=True, help="Disable starting, stopping and removing anything.")
 @click.pass_obj
 def ui(settings: Settings, host: str, port: int, read_only: bool) -> None:
-    """Start Dagster's web interface and the sensor that processes finished jobs from the landing directory.
+    """Start Dagster's web interface.
 
-    It has no login. By default it listens on this machine only; see --host.
+    Its sensor processes finished jobs from the landing directory. It has no login. By default it listens on this
+    machine only; see --host.
     """
     from nixt_pipeline.defs.guard import is_loopback
     from nixt_pipeline.defs.home import listen, serve

@@ -74,9 +74,10 @@ def look(settings: Settings, take_up: Callable[[RunDirectory], None], given_up: 
 @click.option("--once", is_flag=True, help="Check once and exit, for cron; exit code 2 if a run failed.")
 @click.pass_context
 def watch(context: click.Context, directory: Path | None, once: bool) -> None:
-    """Process finished runs below DIRECTORY as they appear, without Dagster, until stopped: ingest, analyse, report.
+    """Process finished runs as they appear.
 
-    DIRECTORY defaults to the landing directory. Use either this or `nixt ui`, not both.
+    Ingests, analyses and reports the finished runs below DIRECTORY, without Dagster, until stopped. DIRECTORY
+    defaults to the landing directory. Use either this or `nixt ui`, not both.
     """
     settings: Settings = context.obj
     if directory is not None:
