@@ -116,7 +116,7 @@ def _answer(fault: Json, finding: Json, truth: Json) -> str:
     """How well one finding answers the fault."""
     if finding["kind"] == _KILLED_OR_HUNG:
         return LESS_PRECISELY if "hang" in fault["answers"] else MISSED
-    if finding["kind"] not in fault["answers"]:
+    if finding["kind"] not in fault["answers"] or _is_another_groups(fault, finding):
         return MISSED
     named, guilty, possible = _named(finding, truth), set(fault["ranks"]), set(fault["ideal"]["ranks"])
     if not named & guilty:
@@ -150,11 +150,28 @@ def _names_innocents(fault: Json | None, finding: Json, truth: Json) -> bool:
         return bool(finding["hosts"] or finding["processes"])
     if finding["level"] in ("fabric", "run"):
         return False
-    named, possible = _named(finding, truth), set(fault["ideal"]["ranks"]) | set(fault["ranks"])
+    named, possible = _named(finding, truth), _suspects(fault, finding)
+    if _is_another_groups(fault, finding):
+        return True
     if finding["ambiguous"] or finding["level"] in ("communicator", "link"):
         return not named & possible
     hosts = {gpu["host"] for gpu in truth["gpus"] if gpu["rank"] in possible}
     return not named & possible or not set(finding["hosts"]) <= hosts
+
+
+def _is_another_groups(fault: Json, finding: Json) -> bool:
+    """Whether a finding says that a group disagrees in which all agree."""
+    return finding["kind"] == "mismatch" and not set(finding["communicators"]) & set(fault["ideal"]["communicators"])
+
+
+def _suspects(fault: Json, finding: Json) -> set[int]:
+    """Who may be named: for the fault itself all that cannot be told apart, for anything else those at fault alone.
+
+    A fabric is nobody's fault, so that nobody may be called late for it.
+    """
+    if finding["kind"] in fault["answers"]:
+        return set(fault["ideal"]["ranks"]) | set(fault["ranks"])
+    return set() if fault["link"] == "fabric" else set(fault["ranks"])
 
 
 def table(judged: Iterable[Judged]) -> str:

@@ -13,6 +13,7 @@ GPUS = [{"rank": rank, "host": "ab"[rank // 2], "process": f"{'ab'[rank // 2]}-p
 def truth(*ranks: int, possible: tuple[int, ...] = (), level: str = "exact", cost: float = 0.2, **changes: Any) -> Any:
     fault = {
         "what": "late",
+        "link": None,
         "ranks": list(ranks),
         "answers": ["late-arrival"],
         "cost_share": cost,
@@ -69,6 +70,10 @@ def judged(of: Any, *findings: dict[str, Any]) -> Any:
         # What hardly costs anything, or cannot be seen, need not be told.
         (truth(1, cost=0.004), finding(hosts=["b"], level="host"), NOT_ASKED, 1),
         (truth(1, level="none"), finding(kind="fabric-slow", level="fabric"), NOT_ASKED, 0),
+        # A slow fabric is nobody's fault, and a host beside it is not late; nor do other groups disagree.
+        (truth(0, 1, 2, 3, level="run", link="fabric"), finding(hosts=["a"], level="host"), AS_WELL_AS_POSSIBLE, 0),
+        (truth(0, 1, 2, 3, link="fabric", answers=["fabric-slow"]), finding(hosts=["a"], level="host"), MISSED, 1),
+        (truth(1, answers=["mismatch"]), finding(kind="mismatch", communicators=["0x2"], level="link"), MISSED, 1),
         # A job that was killed looks like one that hung: half an answer.
         (truth(1, answers=["hang"]), finding(kind="unfinished-step", severity="info"), LESS_PRECISELY, 0),
         (truth(1), finding(kind="unfinished-step", severity="info"), MISSED, 0),
