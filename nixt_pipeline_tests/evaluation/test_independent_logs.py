@@ -1,17 +1,21 @@
 """What the second simulation's plugin writes, and what is true of the jobs that it was written for."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from evaluation.independent.__main__ import tasks
 from evaluation.independent.clocks import EPOCH_US, Clock
-from evaluation.independent.data_parallel import Ddp
+from evaluation.independent.data_parallel import Ddp, Fsdp
 from evaluation.independent.faults import Fault
 from evaluation.independent.jobs import Attempt, Job, write_job
 from evaluation.independent.kinds import KINDS, draw_job
-from evaluation.independent.launch import Launch, run
+from evaluation.independent.launch import Launch, Workload, run
 from evaluation.independent.machines import Cluster, Communicators, Gpu
+from evaluation.independent.megatron import Megatron, Passes
+from evaluation.independent.mixture import Exchange, Mixture, Routing
 from evaluation.independent.pace import Habits
 from evaluation.independent.plugin import Plugin, log_files
 from evaluation.independent.records import Completed, line
@@ -25,12 +29,17 @@ WORLD, PAIR = MADE.make("world", [0, 1, 2, 3]), MADE.make("pair", [0, 2])
 CLOCKS = {"host-0": Clock(), "host-1": Clock(offset_us=5e6)}
 
 
-def ddp_job(*faults: Fault, plugin: Plugin | None = None, steps: int = 12) -> Job:
-    """Four GPUs that compute for 30 ms and reduce two buckets of 8 MB in each step."""
+def ddp(make: Communicators) -> Workload:
+    """Computing for 30 ms a step, and two buckets of 8 MB."""
+    return Ddp(make.make("world", make.ranks), (1 << 23, 1 << 23), 10e3, 20e3, loss_every=1)
+
+
+def small_job(*faults: Fault, workload: Callable[[Communicators], Workload] = ddp, plugin: Plugin | None = None) -> Job:
+    """Twelve steps of four GPUs on two hosts."""
     launch = Launch(
         cluster=CLUSTER,
-        workload=lambda make: Ddp(make.make("world", make.ranks), (1 << 23, 1 << 23), 10e3, 20e3, loss_every=1),
-        steps=steps,
+        workload=workload,
+        steps=12,
         seed=11,
         nvlink_gbs=200.0,
         nic_gbs=20.0,
@@ -96,8 +105,8 @@ def test_a_clock_drifts_and_is_set() -> None:
 
 
 def test_small_operations_count_and_are_not_recorded(tmp_path: Path) -> None:
-    write_job(ddp_job(plugin=Plugin(ring=1, interval_us=100.0)), tmp_path / "slots")
-    write_job(ddp_job(), tmp_path / "rings")
+    write_job(small_job(plugin=Plugin(ring=1, interval_us=100.0)), tmp_path / "slots")
+    write_job(small_job(), tmp_path / "rings")
     slots, rings = ((tmp_path / name / "nccl-inspector-910011" / "host-0-pid100.log") for name in ("slots", "rings"))
     assert '"comm_name"' not in slots.read_text() and '"comm_name"' in rings.read_text()
     # Three AllReduces in each of 12 steps, the loss (16 kB) among them.
@@ -117,19 +126,44 @@ def test_equal_seeds_give_equal_bytes_and_others_do_not(tmp_path: Path) -> None:
     assert bytes_of["a"] != bytes_of["c"]
 
 
-@pytest.mark.parametrize("ring", [1, 1024])
-def test_every_line_is_a_record_to_the_decoder(tmp_path: Path, ring: int) -> None:
-    job = ddp_job(plugin=Plugin(ring=ring, interval_us=10e3))
+EXPERTS = Exchange(1 << 20, 4e3, 4e3, expert_gradient_bytes=1 << 22, dense_gradient_bytes=1 << 22, grouped=True)
+PASSES = Passes(4, 1, 1, 2e3, 0.1, True, 1 << 22, 1 << 20, buckets=2, bucket_bytes=1 << 20, embedding_bytes=1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("workload", "ring"),
+    [
+        (ddp, 1),
+        (ddp, 1024),
+        (lambda make: Mixture.over(make, [[0, 1], [2, 3]], Routing(2, 1, 5, drifts=True), EXPERTS), 1024),
+        (lambda make: Megatron.over(make, 1, 2, 2, PASSES), 1024),
+        (lambda make: Fsdp.over(make, [[0, 1], [2, 3]], 2, 1 << 20, 3e3), 1024),
+    ],
+    ids=["ddp, slots", "ddp", "experts", "pipeline", "hybrid"],
+)
+def test_every_line_is_a_record_to_the_decoder(
+    tmp_path: Path, workload: Callable[[Communicators], Workload], ring: int
+) -> None:
+    job = small_job(workload=workload, plugin=Plugin(ring=ring, interval_us=10e3))
     truth = write_job(job, tmp_path / "job")
     settings = load_settings(data_dir=tmp_path / "data", landing_dir=tmp_path, reports_dir=tmp_path, workers=1)
     summary = ingest_run(tmp_path / "job" / "nccl-inspector-910011", settings).to_json()
     assert summary["rejected_lines"] == summary["foreign_lines"] == 0
     assert summary["records"]["stored"] == truth["records"] > 0
+    sends = any(b'"p2p_perf"' in path.read_bytes() for path in (tmp_path / "job").rglob("*.log"))
+    assert sends is (summary["records"]["p2p"] > 0)
+
+
+def test_seeds_take_the_kinds_in_turn() -> None:
+    assert tasks(range(1, 4), "slow-p") == [("slow-path", 1), ("slow-path", 2), ("slow-path", 3)]
+    assert [kind for kind, _ in tasks(range(2), "")] == ["late-gpu", "late-host"]
+    with pytest.raises(SystemExit, match="no kind contains 'nobody'"):
+        tasks(range(1), "nobody")
 
 
 def test_the_cost_is_the_difference_to_the_twin(tmp_path: Path) -> None:
     late = Fault("late", frozenset({1}), 4, 12, strength=1.5)
-    job = ddp_job(late)
+    job = small_job(late)
     truth = write_job(job, tmp_path / "job")
     launch = job.attempts[0].launch
     wall_us, twin_us = run(launch, (late,)).wall_us, run(launch).wall_us
@@ -145,13 +179,13 @@ def test_the_cost_is_the_difference_to_the_twin(tmp_path: Path) -> None:
 
 def test_a_slow_card_in_a_job_with_one_communicator_may_be_anybodys(tmp_path: Path) -> None:
     slow = Fault("link", frozenset({2}), 2, 12, strength=3.0, link="nic")
-    (fault,) = write_job(ddp_job(slow), tmp_path / "job")["faults"]
+    (fault,) = write_job(small_job(slow), tmp_path / "job")["faults"]
     assert fault["ideal"]["level"] == "run"
 
 
 def test_a_dead_process_leaves_a_log_that_ends_first(tmp_path: Path) -> None:
     dead = Fault("dead", frozenset({3}), 6, 12, family="world", ordinal=1)
-    truth = write_job(ddp_job(dead, plugin=Plugin(interval_us=1e6)), tmp_path / "job")
+    truth = write_job(small_job(dead, plugin=Plugin(interval_us=1e6)), tmp_path / "job")
     logs = sorted((tmp_path / "job").rglob("*.log"))
     counts = [len(path.read_text().splitlines()) for path in logs]
     # Six steps of three collectives, and one of the seventh. All of it takes less than the second between two passes of
@@ -164,7 +198,7 @@ def test_a_dead_process_leaves_a_log_that_ends_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("ordinal", "level"), [(0, "none"), (1, "run")])
 def test_a_hang_between_two_steps_looks_like_the_end(tmp_path: Path, ordinal: int, level: str) -> None:
     hang = Fault("hang", frozenset({3}), 6, 12, family="world", ordinal=ordinal)
-    (fault,) = write_job(ddp_job(hang), tmp_path / "job")["faults"]
+    (fault,) = write_job(small_job(hang), tmp_path / "job")["faults"]
     assert (fault["ideal"]["level"], fault["before"]) == (level, ["world", ordinal, 6])
 
 
