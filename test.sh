@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 if [[ -n ${VIRTUAL_ENV:-} ]]; then
     bin=$VIRTUAL_ENV/bin
-    if ! "$bin/python" -c 'import hypothesis, mypy, nixt_pipeline, pytest, xdist' 2>/dev/null || [[ ! -x $bin/ruff ]]; then
+    if ! "$bin/python" -c 'import dagster_duckdb, hypothesis, mypy, nixt_pipeline, pytest, xdist' 2>/dev/null || [[ ! -x $bin/ruff ]]; then
         "$bin/python" -m pip install --quiet -r requirements.lock
         "$bin/python" -m pip install --quiet --no-deps --no-build-isolation -e .
     fi

@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 import duckdb
+from dagster_duckdb import DuckDBResource
 from pydantic import Field
 
 from nixt_pipeline.settings import Settings, SettingsError, load_settings
@@ -35,21 +36,25 @@ class NixtSettings(dg.ConfigurableResource[Settings]):
             raise
 
 
-class StoreDuckDB(dg.ConfigurableResource[Any]):
+class StoreDuckDB(DuckDBResource):
     """DuckDB in memory, with a view for each table of the store and each analysis (`store.catalog`).
 
     What a query does never locks or changes the store. Memory and threads are bounded by the settings; what does not
     fit spills to disk.
     """
 
+    database: str = Field(default=":memory:", description="Always in memory: the store is Parquet")
     settings: dg.ResourceDependency[Settings]
 
     @contextmanager
     def get_connection(self, run: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection whose views show one run, or all of them; closed whatever happens.
 
-        Raises `UnknownRunError`, and `DamagedError` when a file of the run cannot be used.
+        Raises `UnknownRunError`, `DamagedError` when a file of the run cannot be used, and `ValueError` when a database
+        or a `connection_config` is given.
         """
+        if self.database != ":memory:" or self.connection_config:
+            raise ValueError("StoreDuckDB is always in memory, with the limits of the settings; configure those")
         with closing(catalog.open_run(self.settings, run) if run else catalog.open_store(self.settings)) as con:
             yield con
 

@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import duckdb
 import pytest
+from dagster_duckdb import DuckDBResource
 
 from nixt_pipeline.definitions import build_definitions
 from nixt_pipeline.defs.resources import NixtSettings, StoreDuckDB
@@ -48,6 +50,22 @@ def test_a_connection_is_closed_also_when_its_user_fails(store: StoreDuckDB) -> 
         1 / 0  # noqa: B018
     with pytest.raises(duckdb.ConnectionException):
         con.sql("SELECT 1")
+
+
+def test_an_asset_that_asks_for_the_resource_of_dagster_gets_ours(store: StoreDuckDB) -> None:
+    @dg.asset
+    def records(duckdb: DuckDBResource) -> dg.MaterializeResult[None]:
+        with duckdb.get_connection() as con:
+            return dg.MaterializeResult(metadata={"records": con.sql(RECORDS).fetchall()[0][0]})
+
+    (made,) = dg.materialize([records], resources={"duckdb": store}).asset_materializations_for_node("records")
+    assert made.metadata["records"].value == 10
+
+
+@pytest.mark.parametrize("given", [{"database": "mine.duckdb"}, {"connection_config": {"threads": 1}}])
+def test_a_database_of_its_own_is_refused(settings: Settings, given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="always in memory"), StoreDuckDB(settings=settings, **given).get_connection():
+        pass
 
 
 def test_an_unknown_run_is_an_error(store: StoreDuckDB) -> None:
