@@ -285,7 +285,7 @@ def provide_cells(con: duckdb.DuckDBPyConnection, run: str, settings: Settings) 
     with catalog.open_run(settings, run) as other:
         batches = [batch.cast(schema(CELL_COLUMNS)) for batch in cell_batches(other)]
         computed = pa.Table.from_batches(batches, schema(CELL_COLUMNS))  # noqa: F841 (in the SQL)
-    con.execute("DROP VIEW cells; CREATE TABLE cells AS FROM computed")
+    con.execute(f"DROP VIEW cells; CREATE TABLE cells AS {catalog.with_keys('cells', 'computed')}")
 
 
 def build_cells(run: str, settings: Settings) -> int:

@@ -46,7 +46,7 @@ _GAP = 0.5
 _SERIES = """
 CREATE OR REPLACE TEMP TABLE covered_series AS
 SELECT
-    incarnation, id, comm_name, n_ranks, nnodes, coll,
+    incarnation, comm_key, n_ranks, coll,
     count(*) FILTER (occurrence > 1) AS replays,
     max(coll_sn) - min(coll_sn) + 1 + replays AS numbers, count(*) AS cells,
     sum(ranks_seen) AS recorded
@@ -59,22 +59,21 @@ GROUP BY ALL
 _LOSSES = """
 WITH series AS (
     SELECT
-        incarnation, id, comm_name, n_ranks, nnodes, sum(numbers) AS numbers, sum(recorded) AS recorded,
-        sum(numbers - cells) AS by_nobody
+        comm_key, n_ranks, sum(numbers) AS numbers, sum(recorded) AS recorded, sum(numbers - cells) AS by_nobody
     FROM covered_series
     GROUP BY ALL
 ),
 members AS (
     SELECT
-        incarnation, id, comm_name, n_ranks, nnodes, count(*) AS seen,
+        comm_key, count(*) AS seen,
         bool_and((records - records_p2p) % $ring = 0) AS whole_rings
     FROM membership
     GROUP BY ALL
 ),
 dropped AS (
-    SELECT id, comm_name, n_ranks, nnodes, sum(dropped) AS dropped
+    SELECT comm_key, sum(dropped) AS dropped
     FROM (
-        SELECT id, comm_name, n_ranks, nnodes, rank, hostname, pid, max(coll_dropped_total) AS dropped
+        SELECT comm_key, rank, hostname, pid, max(coll_dropped_total) AS dropped
         FROM auxiliary
         WHERE record_kind = 'dump_stats'
         GROUP BY ALL
@@ -82,32 +81,22 @@ dropped AS (
     GROUP BY ALL
 )
 SELECT
-    hash(s.id, s.comm_name, s.n_ranks, s.nnodes) AS communicator, m.whole_rings,
+    s.comm_key, m.whole_rings,
     s.n_ranks * s.numbers AS expected, s.recorded,
     greatest(s.n_ranks - m.seen, 0) * (s.numbers - s.by_nobody) AS without_log,
     s.n_ranks * s.by_nobody AS by_nobody, coalesce(d.dropped, 0) AS dropped
 FROM series AS s
-JOIN members AS m
-    ON m.incarnation = s.incarnation AND m.id IS NOT DISTINCT FROM s.id
-    AND m.comm_name IS NOT DISTINCT FROM s.comm_name
-    AND m.n_ranks = s.n_ranks AND m.nnodes IS NOT DISTINCT FROM s.nnodes
-LEFT JOIN dropped AS d
-    ON d.id IS NOT DISTINCT FROM s.id AND d.comm_name IS NOT DISTINCT FROM s.comm_name
-    AND d.n_ranks = s.n_ranks AND d.nnodes IS NOT DISTINCT FROM s.nnodes
+JOIN members AS m ON m.comm_key = s.comm_key
+LEFT JOIN dropped AS d ON d.comm_key = s.comm_key
 """
 
 _PROCESSES = """
-WITH series AS (
-    SELECT incarnation, id, comm_name, n_ranks, nnodes, sum(numbers) AS numbers FROM covered_series GROUP BY ALL
-)
+WITH series AS (SELECT comm_key, sum(numbers) AS numbers FROM covered_series GROUP BY comm_key)
 SELECT
     m.hostname, m.pid, coalesce(m.process, m.hostname || '-pid' || m.pid) AS process,
     least(sum(m.records - m.records_p2p) / sum(s.numbers), 1) AS rate
 FROM membership AS m
-JOIN series AS s
-    ON m.incarnation = s.incarnation AND m.id IS NOT DISTINCT FROM s.id
-    AND m.comm_name IS NOT DISTINCT FROM s.comm_name
-    AND m.n_ranks = s.n_ranks AND m.nnodes IS NOT DISTINCT FROM s.nnodes
+JOIN series AS s ON s.comm_key = m.comm_key
 WHERE m.hostname IS NOT NULL AND m.pid IS NOT NULL
 GROUP BY m.hostname, m.pid, m.process
 ORDER BY rate, m.hostname, m.pid, m.process

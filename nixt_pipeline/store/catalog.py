@@ -203,7 +203,7 @@ def create_views(con: duckdb.DuckDBPyConnection, settings: Settings, manifests: 
         # `events` adds columns that are computed from every row; what needs none of them reads `stored_events`.
         view = "stored_events" if table == "events" else table
         rows = f"SELECT {_plausible(table, settings)} FROM ({source})"
-        con.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT *{_keys(table)} FROM ({rows})")
+        con.execute(f"CREATE OR REPLACE VIEW {view} AS {with_keys(table, f'({rows})')}")
     _add_missing_kernel_times(con, generations, whole, told_apart)
     several = any(manifest.incarnations > 1 for manifest in manifests)
     canonical_alias = next((canonical, alias) for alias, canonical in COLL_TYPE_ALIASES.items())
@@ -240,12 +240,11 @@ def _plausible(table: str, settings: Settings) -> str:
     return f"* REPLACE ({replaced})" if names else "*"
 
 
-def _keys(table: str) -> str:
-    """The keys that the view of a table has besides its columns, as further items of a SELECT."""
-    if table == "cells":
-        return _CELL_KEYS
+def with_keys(table: str, source: str) -> str:
+    """A SELECT over `source`, which has the columns of `table`, with the keys that its view has besides them."""
     columns = {column.name for column in taxonomy.TABLES[table]}
-    return "".join(f", {key}({', '.join(parts)}) AS {key}" for key, parts in _KEYS.items() if columns.issuperset(parts))
+    keys = "".join(f", {key}({', '.join(parts)}) AS {key}" for key, parts in _KEYS.items() if columns.issuperset(parts))
+    return f"SELECT *{_CELL_KEYS if table == 'cells' else keys} FROM {source}"
 
 
 def _create_result_view(con: duckdb.DuckDBPyConnection, name: str, files: list[Path]) -> None:
@@ -283,7 +282,7 @@ def _add_missing_kernel_times(
         events = _table(without, "events", told_apart)
         stored = _table(generations, "kernel_times", told_apart)
         rows = f"{stored} UNION ALL BY NAME FROM ({kernel_times_sql(f'({events})')})"
-        con.execute(f"CREATE OR REPLACE VIEW kernel_times AS SELECT *{_keys('kernel_times')} FROM ({rows})")
+        con.execute(f"CREATE OR REPLACE VIEW kernel_times AS {with_keys('kernel_times', f'({rows})')}")
 
 
 def publish_catalog(settings: Settings) -> None:

@@ -34,7 +34,7 @@ SELECT
     l.process IN (SELECT unnest($late)) AS late,
     median(list_min(l.kernel_start_ts) - l.start_ts) AS lag_us, count(*) AS launches
 FROM channels AS l
-JOIN diagnosed_communicators AS k ON k.communicator = hash(l.id, l.comm_name, l.n_ranks, l.nnodes)
+JOIN diagnosed_communicators AS k ON k.comm_key = l.comm_key
 JOIN ({_WAITED_FOR}) AS w ON w.comm = k.comm AND w.coll = l.coll AND w.coll_sn = l.coll_sn
 WHERE l.kind = 'collective' AND l.start_ts > 0 AND list_min(l.kernel_start_ts) >= l.start_ts
 GROUP BY ALL

@@ -41,7 +41,7 @@ SELECT s.comm, s.coll, s.coll_sn, s.block, e.hostname, min(e.dump_timestamp_us) 
 FROM sample AS s
 JOIN diagnosed_communicators AS k USING (comm)
 JOIN ordered_records AS e
-    ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes) AND e.coll = s.coll AND e.coll_sn = s.coll_sn
+    ON k.comm_key = e.comm_key AND e.coll = s.coll AND e.coll_sn = s.coll_sn
 WHERE e.hostname IS NOT NULL AND e.dump_timestamp_us IS NOT NULL
 GROUP BY ALL
 ORDER BY ALL

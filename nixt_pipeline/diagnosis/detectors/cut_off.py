@@ -30,15 +30,15 @@ MAY_BE_KILLED = 0.01
 SELDOM_KILLED = 0.1
 
 _REACHED = """
-SELECT r.communicator, r.coll, p.hostname, p.pid, p.name, r.moment, r.reached
+SELECT r.comm_key, r.coll, p.hostname, p.pid, p.name, r.moment, r.reached
 FROM (
     SELECT
-        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, writer,
+        comm_key, coll, writer,
         ((dump_timestamp_us - $begin) * $moments // $span)::BIGINT AS moment, max(coll_sn)::BIGINT AS reached
     FROM eager_records
     WHERE coll IN (SELECT unnest($colls)) AND coll_sn IS NOT NULL
         AND dump_timestamp_us BETWEEN $earliest AND $end AND n_ranks > 1
-        AND hash(id, comm_name, n_ranks, nnodes) IN (SELECT unnest($communicators))
+        AND comm_key IN (SELECT unnest($communicators))
     GROUP BY ALL
 ) AS r
 JOIN diagnosed_processes AS p ON p.writer = r.writer
@@ -124,7 +124,7 @@ def _begin(
 ) -> int | None:
     [(begin,)] = con.sql(
         "SELECT min(first_us) FROM frontier WHERE first_us BETWEEN $earliest AND $end"
-        " AND coll IN (SELECT unnest($colls)) AND communicator IN (SELECT unnest($communicators))",
+        " AND coll IN (SELECT unnest($colls)) AND comm_key IN (SELECT unnest($communicators))",
         params={"colls": names[0], "communicators": names[1], "earliest": earliest_us, "end": end_us},
     ).fetchall()
     return None if begin is None else int(begin)

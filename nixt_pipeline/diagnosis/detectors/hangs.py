@@ -51,9 +51,7 @@ _LEAST_OPERATIONS = 12
 _MISMATCHES = """
 SELECT k.comm, c.coll, count(*) AS cells, min(c.coll_sn) AS first_sn, min(c.first_dump_us) AS first_dump_us
 FROM ordered_cells AS c
-JOIN diagnosed_communicators AS k
-    ON k.id IS NOT DISTINCT FROM c.id AND k.comm_name IS NOT DISTINCT FROM c.comm_name
-    AND k.n_ranks = c.n_ranks AND k.nnodes IS NOT DISTINCT FROM c.nnodes
+JOIN diagnosed_communicators AS k ON k.comm_key = c.comm_key
 WHERE c.incarnation = $incarnation AND c.size_mismatch AND c.coll IN (SELECT unnest($sync)) AND c.occurrence = 1
 GROUP BY ALL
 ORDER BY ALL

@@ -34,7 +34,7 @@ _PASS_US = 400
 # What one process completed. The rows keep the order of its log, in which a communicator has its operations as they
 # were completed; what was written at once has one time.
 _COMPLETED = """
-SELECT hash(id, comm_name, n_ranks, nnodes) AS communicator, hash(coll, coalesce(coll_msg_size_bytes, 0)) AS operation,
+SELECT comm_key, hash(coll, coalesce(coll_msg_size_bytes, 0)) AS operation,
     coalesce(dump_timestamp_us, 0) AS written_us
 FROM plausible_events
 WHERE hostname = $hostname AND pid = $pid
@@ -55,7 +55,7 @@ LIMIT $most + 1
 
 # How many collectives of each communicator anybody recorded; those of CUDA graphs are no steps.
 _KNOWN = """
-SELECT hash(id, comm_name, n_ranks, nnodes), sum(cells - replays)
+SELECT comm_key, sum(cells - replays)
 FROM covered_series WHERE incarnation = $incarnation
 GROUP BY ALL
 """
@@ -135,8 +135,8 @@ def logs_of(
     con.execute("SET preserve_insertion_order = false")
     times = np.sort(rows["written_us"])
     begins = times[np.diff(times, prepend=times[:1]) > _PASS_US]
-    order = np.lexsort((rows["written_us"], rows["communicator"]))  # stable
-    found, firsts = np.unique(rows["communicator"][order], return_index=True)
+    order = np.lexsort((rows["written_us"], rows["comm_key"]))  # stable
+    found, firsts = np.unique(rows["comm_key"][order], return_index=True)
     logs = {}
     for communicator, own in zip(found.tolist(), np.split(order, firsts[1:]), strict=True):
         done = [operations[number] for number in rows["operation"][own].tolist()]

@@ -28,7 +28,7 @@ _PAUSES = """
 WITH times AS (
     SELECT DISTINCT e.dump_timestamp_us AS at_us
     FROM eager_records AS e
-    JOIN diagnosed_communicators AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
+    JOIN diagnosed_communicators AS k ON k.comm_key = e.comm_key
     WHERE k.comm IN (SELECT unnest($comms)) AND e.dump_timestamp_us BETWEEN $begin AND $end
 )
 SELECT lag(at_us) OVER (ORDER BY at_us) AS since_us, at_us AS until_us
@@ -49,7 +49,7 @@ FROM (
         max(e.coll_sn::BIGINT) FILTER (e.dump_timestamp_us <= $since) AS before,
         max(e.coll_sn::BIGINT) FILTER (e.dump_timestamp_us > $since) AS after
     FROM eager_records AS e
-    JOIN diagnosed_communicators AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
+    JOIN diagnosed_communicators AS k ON k.comm_key = e.comm_key
     WHERE k.comm IN (SELECT unnest($comms)) AND e.coll IN (SELECT unnest($sync)) AND e.coll_sn IS NOT NULL
         AND e.dump_timestamp_us IS NOT NULL
     GROUP BY ALL

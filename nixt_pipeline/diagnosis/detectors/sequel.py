@@ -100,7 +100,8 @@ def what_followed(
     ends = last_times(of_part, everything)
     # Of Sends and Recvs, it is not told here when they stopped: then the part counts.
     own = frozenset(reach.communicator for reach in reaches) & {hashes[n] for n in stopped if n in hashes} or everything
-    ended = _middle(last_times(reaches, own))
+    own_ends = last_times(reaches, own)
+    ended = _middle(own_ends)
     if ended is None:
         return None, None
     later = [
@@ -111,9 +112,14 @@ def what_followed(
         and not frozenset(part.processes).isdisjoint(comm.members)
     ]
     anew = frozenset(member for comm in later for member in comm.members)
-    goes_on_us = ended + _patience(reach for reach in of_part if reach.communicator in everything)
+    patience_us = _patience(reach for reach in of_part if reach.communicator in everything)
     everywhere = last_times(reaches)
-    went_on = tuple(process for process in part.processes if process in anew or everywhere.get(process, 0) > goes_on_us)
+    # Each by its own clock: those of hosts differ, or are set while the job runs.
+    went_on = tuple(
+        process
+        for process in part.processes
+        if process in anew or everywhere.get(process, 0) > own_ends.get(process, ended) + patience_us
+    )
     if not went_on:
         return _middle(ends), None
     left = tuple(process for process in part.processes if process not in went_on)

@@ -28,7 +28,7 @@ SELECT e.hostname, l.comm, l.block, max(e.dump_timestamp_us) AS until_us
 FROM last AS l
 JOIN diagnosed_communicators AS k USING (comm)
 JOIN ordered_records AS e
-    ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes) AND e.coll = l.coll AND e.coll_sn = l.coll_sn
+    ON k.comm_key = e.comm_key AND e.coll = l.coll AND e.coll_sn = l.coll_sn
 WHERE e.hostname IS NOT NULL AND e.dump_timestamp_us BETWEEN $earliest AND $latest
 GROUP BY ALL
 ORDER BY ALL

@@ -73,8 +73,8 @@ def restrict(con: duckdb.DuckDBPyConnection, era: Era | None) -> None:
     records = [(name_of(process), *span) for process, span in sorted(era.records.items())]
     communicators = [(number,) for number in sorted(era.communicators)]
     for table, columns, rows in (
-        ("era_communicators", {"communicator": pa.uint64()}, communicators),
-        ("era_numbers", {"communicator": pa.uint64(), "coll": pa.string(), **_BOUNDS}, numbers),
+        ("era_communicators", {"comm_key": pa.uint64()}, communicators),
+        ("era_numbers", {"comm_key": pa.uint64(), "coll": pa.string(), **_BOUNDS}, numbers),
         ("era_records", {"name": pa.string(), **_BOUNDS}, records),
     ):
         schema = pa.schema(list(columns.items()))

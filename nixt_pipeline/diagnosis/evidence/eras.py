@@ -70,14 +70,14 @@ GROUP BY name
 # How far each process got in each era, of the communicators that live on across changes.
 _REACHED = """
 SELECT
-    c.era, hash(e.id, e.comm_name, e.n_ranks, e.nnodes) AS communicator, e.coll, c.name,
+    c.era, e.comm_key, e.coll, c.name,
     max(e.coll_sn)::BIGINT AS last_sn, min(e.coll_sn)::BIGINT AS first_sn, count(*) AS records,
     max(e.dump_timestamp_us) AS last_us, min(e.dump_timestamp_us) AS first_us,
     CASE WHEN last_sn - first_sn >= $regular THEN regr_slope(e.coll_sn, e.dump_timestamp_us) END AS per_us
 FROM ordered_records AS e
 JOIN diagnosed_processes AS d USING (writer)
 JOIN era_spans AS c ON c.name = d.name AND e.dump_timestamp_us > c.since AND e.dump_timestamp_us <= c.up_to
-WHERE hash(e.id, e.comm_name, e.n_ranks, e.nnodes) IN (SELECT unnest($kept)) AND e.coll_sn IS NOT NULL
+WHERE e.comm_key IN (SELECT unnest($kept)) AND e.coll_sn IS NOT NULL
 GROUP BY ALL
 ORDER BY ALL
 """

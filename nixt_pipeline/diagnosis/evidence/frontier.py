@@ -18,7 +18,7 @@ from nixt_pipeline.settings import Thresholds
 _FRONTIER = """
 CREATE OR REPLACE TEMP TABLE frontier AS
 SELECT
-    hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, writer,
+    comm_key, coll, writer,
     max(coll_sn)::BIGINT AS last_sn, min(coll_sn)::BIGINT AS first_sn, count(*) AS records,
     max(dump_timestamp_us) AS last_us, min(dump_timestamp_us) AS first_us,
     -- The slope of few numbers, written in a pass or two, is that of the passes.
@@ -72,7 +72,7 @@ def read_frontier(con: duckdb.DuckDBPyConnection) -> list[Reach]:
     after `order_replays`."""
     con.execute(_FRONTIER, {"waiting": list(WAITING_COLLECTIVES), "regular": _REGULAR})
     rows = con.sql(
-        "SELECT communicator, coll, hostname, pid, process, last_sn, first_sn, records, last_us, first_us, per_us,"
+        "SELECT comm_key, coll, hostname, pid, process, last_sn, first_sn, records, last_us, first_us, per_us,"
         " size_bytes"
         " FROM frontier JOIN ("
         "   SELECT DISTINCT writer_of(process, hostname, pid) AS writer, hostname, pid, process FROM processes"

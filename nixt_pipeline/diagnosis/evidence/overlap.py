@@ -24,7 +24,7 @@ _LEAST_CARRIED, _MOST_CARRIED = 0.3, 0.85
 _FRESH_SHARES = """
 CREATE OR REPLACE TEMP TABLE fresh_shares AS
 WITH chosen AS (
-    SELECT s.*, k.communicator, (s.lo + s.hi - $collectives) / 2 AS since
+    SELECT s.*, k.comm_key, (s.lo + s.hi - $collectives) / 2 AS since
     FROM series AS s JOIN diagnosed_communicators AS k USING (comm)
     QUALIFY dense_rank() OVER (PARTITION BY s.shape ORDER BY comm) <= $communicators
 ),
@@ -34,7 +34,7 @@ records AS (
         CASE WHEN c.cells >= $seen * c.per_step THEN e.coll_sn % c.per_step ELSE 0 END AS place,
         e.coll_exec_time_us - avg(e.coll_exec_time_us) OVER (PARTITION BY c.comm, c.coll, e.coll_sn) AS lag_us
     FROM ordered_records AS e
-    JOIN chosen AS c ON c.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes) AND c.coll = e.coll
+    JOIN chosen AS c ON c.comm_key = e.comm_key AND c.coll = e.coll
     SEMI JOIN usable_cells AS u
         ON u.comm = c.comm AND u.coll = e.coll AND u.coll_sn = e.coll_sn AND u.ranks_seen * 2 >= c.n_ranks
     WHERE e.coll_sn BETWEEN c.since AND c.since + $collectives

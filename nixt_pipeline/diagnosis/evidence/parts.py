@@ -48,7 +48,7 @@ def read_spans(con: duckdb.DuckDBPyConnection) -> dict[int, Span]:
 
 def numbered_in(con: duckdb.DuckDBPyConnection, communicators: Sequence[Communicator]) -> dict[int, Communicator]:
     """The communicators of a launch by the hash of their identity; call it after `observe`."""
-    rows = con.sql("SELECT communicator, comm FROM diagnosed_communicators").fetchall()
+    rows = con.sql("SELECT comm_key, comm FROM diagnosed_communicators").fetchall()
     return {communicator: communicators[number] for communicator, number in rows}
 
 

@@ -41,7 +41,7 @@ _RECORDED = """
         e.coll_sn::BIGINT AS sn, e.coll_msg_size_bytes AS size_bytes, e.coll_exec_time_us AS time_us,
         e.dump_timestamp_us AS dump_us
     FROM observed_p2p AS e
-    JOIN diagnosed_communicators AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
+    JOIN diagnosed_communicators AS k ON k.comm_key = e.comm_key
     WHERE e.hostname IS NOT NULL AND e.pid IS NOT NULL
         AND e.coll_sn IS NOT NULL AND e.coll IN ('Send', 'Recv') AND e.p2p_peer >= 0
         AND k.comm % $passes = $pass

@@ -16,21 +16,21 @@ CREATE OR REPLACE TEMP VIEW observed_p2p AS FROM plausible_events WHERE kind = '
 ONE_ERA = """
 CREATE OR REPLACE TEMP VIEW observed_communicators AS
 SELECT * FROM communicators
-WHERE hash(id, comm_name, n_ranks, nnodes) IN (SELECT communicator FROM era_communicators);
+WHERE comm_key IN (SELECT comm_key FROM era_communicators);
 CREATE OR REPLACE TEMP VIEW observed_processes AS FROM processes WHERE process IN (SELECT name FROM era_records);
 CREATE OR REPLACE TEMP VIEW observed_cells AS
 SELECT c.*
 FROM ordered_cells AS c
-LEFT JOIN era_numbers AS n ON n.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes) AND n.coll = c.coll
-WHERE n.communicator IS NULL OR (c.coll_sn > n.since AND c.coll_sn <= n.up_to);
+LEFT JOIN era_numbers AS n ON n.comm_key = c.comm_key AND n.coll = c.coll
+WHERE n.comm_key IS NULL OR (c.coll_sn > n.since AND c.coll_sn <= n.up_to);
 CREATE OR REPLACE TEMP VIEW recorded_cells AS
 SELECT c.*
 FROM cells AS c
-LEFT JOIN era_numbers AS n ON n.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes) AND n.coll = c.coll
-WHERE n.communicator IS NULL OR (c.coll_sn > n.since AND c.coll_sn <= n.up_to);
+LEFT JOIN era_numbers AS n ON n.comm_key = c.comm_key AND n.coll = c.coll
+WHERE n.comm_key IS NULL OR (c.coll_sn > n.since AND c.coll_sn <= n.up_to);
 CREATE OR REPLACE TEMP VIEW observed_p2p AS
 SELECT e.* REPLACE (
-    e.coll_sn - min(e.coll_sn) OVER (PARTITION BY e.id, e.comm_name, e.n_ranks, e.nnodes, e.rank) + 1 AS coll_sn
+    e.coll_sn - min(e.coll_sn) OVER (PARTITION BY e.comm_key, e.rank) + 1 AS coll_sn
 )
 FROM plausible_events AS e
 JOIN (
@@ -45,7 +45,7 @@ COMMUNICATORS = """
 CREATE OR REPLACE TEMP TABLE diagnosed_communicators AS
 SELECT
     (row_number() OVER (ORDER BY id, comm_name, n_ranks, nnodes) - 1)::INTEGER AS comm,
-    hash(id, comm_name, n_ranks, nnodes) AS communicator,
+    comm_key,
     -- A rack is one node to NCCL: within it, what stays on a host and what does not are two shapes.
     hash(n_ranks, nnodes, nnodes > 1 OR hosts_seen > 1) AS shape,
     id, comm_name, n_ranks, nnodes, hosts_seen, coll_type, parallel_role, first_dump_us, last_dump_us
@@ -68,7 +68,7 @@ MEMBERS = """
 CREATE OR REPLACE TEMP TABLE diagnosed_members AS
 SELECT k.comm, m.rank, hash(m.rank, m.hostname, m.pid) AS member, p.process, p.hostname
 FROM membership AS m
-JOIN diagnosed_communicators AS k ON k.communicator = hash(m.id, m.comm_name, m.n_ranks, m.nnodes)
+JOIN diagnosed_communicators AS k ON k.comm_key = m.comm_key
 JOIN diagnosed_processes AS p ON p.name = coalesce(m.process, m.hostname || '-pid' || m.pid)
 WHERE m.incarnation = $incarnation
 """
@@ -77,7 +77,7 @@ WHERE m.incarnation = $incarnation
 UNSURE = """
 SELECT DISTINCT k.comm
 FROM identities AS i
-JOIN diagnosed_communicators AS k ON k.communicator = hash(i.id, i.common_name, i.n_ranks, i.common_nnodes)
+JOIN diagnosed_communicators AS k ON k.comm_key = comm_key(i.id, i.common_name, i.n_ranks, i.common_nnodes)
 WHERE NOT i.certain
 """
 UNSURE_SERIES = "SELECT DISTINCT hash(comm, coll, place) AS series FROM blocks WHERE comm IN (SELECT unnest($unsure))"
@@ -91,7 +91,7 @@ SELECT
     hash(c.min_rank, c.min_hostname, c.min_pid) AS last_member, c.last_dump_us, c.complete, c.ranks_seen,
     {USABLE} AS usable
 FROM observed_cells AS c
-JOIN diagnosed_communicators AS k ON k.communicator = hash(c.id, c.comm_name, c.n_ranks, c.nnodes)
+JOIN diagnosed_communicators AS k ON k.comm_key = c.comm_key
 WHERE c.coll IN (SELECT unnest($sync))
     AND c.coll_sn IS NOT NULL
 """
@@ -104,18 +104,18 @@ USABLE_CELLS = (
 LOOKED_AT = """
 WITH numbered AS (
     SELECT
-        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, count(*) AS cells,
+        comm_key, coll, count(*) AS cells,
         (max(coll_sn) - min(coll_sn) + 1 + count(*) FILTER (occurrence > 1)) * any_value(n_ranks) AS records
     FROM recorded_cells
     WHERE incarnation = $incarnation AND n_ranks > 1 AND coll_sn IS NOT NULL AND coll IN (SELECT unnest($sync))
-    GROUP BY communicator, coll
+    GROUP BY comm_key, coll
 ),
 used AS (SELECT comm, count(*) AS cells, sum(ranks_seen) AS records FROM usable_cells GROUP BY comm)
 SELECT
     k.comm, sum(n.cells)::DOUBLE, coalesce(any_value(u.cells), 0)::DOUBLE,
     sum(n.records)::DOUBLE, coalesce(any_value(u.records), 0)::DOUBLE
 FROM numbered AS n
-JOIN diagnosed_communicators AS k USING (communicator)
+JOIN diagnosed_communicators AS k USING (comm_key)
 LEFT JOIN used AS u USING (comm)
 GROUP BY k.comm
 """
@@ -212,14 +212,14 @@ QUALIFY row_number() OVER (PARTITION BY comm, coll, block, place ORDER BY ranks_
 # `carried_us` is what of it was waited before already (see `overlap`).
 LEFT_OUT = f"""
 CREATE OR REPLACE TEMP TABLE left_out AS
-SELECT k.communicator, coll, coll_sn
+SELECT k.comm_key, coll, coll_sn
 FROM (SELECT * FROM ({_SYNCHRONISING}) WHERE NOT (usable AND complete)) AS c
 JOIN diagnosed_communicators AS k USING (comm)
 """
 OCCUPATION = f"""
 WITH records AS (
     SELECT
-        hash(id, comm_name, n_ranks, nnodes) AS communicator, coll, coll_sn, writer,
+        comm_key, coll, coll_sn, writer,
         coll_exec_time_us AS time_us
     FROM ordered_records
 ),
@@ -227,9 +227,9 @@ placed AS (
     SELECT s.comm, s.coll, r.writer, {_BLOCK} AS block, {_PLACE} AS place, r.time_us
     FROM records AS r
     JOIN (
-        SELECT k.communicator, s.* FROM series AS s JOIN diagnosed_communicators AS k USING (comm)
-    ) AS s ON s.communicator = r.communicator AND s.coll = r.coll
-    ANTI JOIN left_out AS l ON l.communicator = r.communicator AND l.coll = r.coll AND l.coll_sn = r.coll_sn
+        SELECT k.comm_key, s.* FROM series AS s JOIN diagnosed_communicators AS k USING (comm)
+    ) AS s ON s.comm_key = r.comm_key AND s.coll = r.coll
+    ANTI JOIN left_out AS l ON l.comm_key = r.comm_key AND l.coll = r.coll AND l.coll_sn = r.coll_sn
     WHERE r.coll_sn BETWEEN s.lo AND s.hi
 ),
 sums AS (
@@ -277,7 +277,7 @@ SELECT
 FROM ordered_records AS e
 JOIN (
     SELECT * FROM diagnosed_communicators SEMI JOIN (FROM blocks WHERE NOT whole) USING (comm)
-) AS k ON k.communicator = hash(e.id, e.comm_name, e.n_ranks, e.nnodes)
+) AS k ON k.comm_key = e.comm_key
 JOIN (FROM blocked_cells WHERE NOT whole) AS b ON b.comm = k.comm AND b.coll = e.coll AND b.coll_sn = e.coll_sn
 JOIN fresh_shares AS f ON f.comm = b.comm
 JOIN diagnosed_processes AS p ON p.writer = e.writer

@@ -12,9 +12,9 @@ import duckdb
 from nixt_pipeline.analysis.cells import OCCURRENCE_ORDER
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 
-_STREAM = "hash(id, comm_name, n_ranks, nnodes, coll)"
+_STREAM = "hash(comm_key, coll)"
 _COLUMNS = (
-    "id, comm_name, n_ranks, nnodes, rank, hostname, pid, writer, coll, coll_sn, coll_msg_size_bytes,"
+    "comm_key, id, comm_name, n_ranks, nnodes, rank, hostname, pid, writer, coll, coll_sn, coll_msg_size_bytes,"
     " coll_exec_time_us, dump_timestamp_us"
 )
 
@@ -31,18 +31,18 @@ _PLACES = f"""
 CREATE OR REPLACE TEMP TABLE replay_places AS
 WITH shared AS (
     -- A rank that two processes hold reports a number twice without a replay.
-    SELECT DISTINCT hash(id, comm_name, n_ranks, nnodes) AS communicator
+    SELECT DISTINCT comm_key
     FROM membership
-    GROUP BY id, comm_name, n_ranks, nnodes, rank
+    GROUP BY comm_key, rank
     HAVING count(*) > 1
 ),
 candidates AS (
     SELECT
         stream, coll_sn, occurrence, last_dump_us,
-        ranks_seen = n_ranks AND communicator IS NULL AS on_all_ranks
+        ranks_seen = n_ranks AND shared.comm_key IS NULL AS on_all_ranks
     FROM cells
     JOIN replayed_streams ON stream = {_STREAM}
-    LEFT JOIN shared ON communicator = hash(id, comm_name, n_ranks, nnodes)
+    LEFT JOIN shared ON shared.comm_key = cells.comm_key
     WHERE coll_sn IS NOT NULL
 ),
 numbers AS (
