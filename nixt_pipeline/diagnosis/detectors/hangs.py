@@ -8,7 +8,6 @@ apart (`parts`); what came after a stop decides how it is told (`sequel`).
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import duckdb
 
@@ -17,6 +16,7 @@ from nixt_pipeline.diagnosis.coverage import Recorded
 from nixt_pipeline.diagnosis.detectors.cut_off import MAY_BE_KILLED, SELDOM_KILLED, Past, past_of
 from nixt_pipeline.diagnosis.detectors.equal_steps import stopped_between_pauses
 from nixt_pipeline.diagnosis.detectors.mid_step import MidStep, logs_of, stopped_in_step
+from nixt_pipeline.diagnosis.detectors.mismatch import cut_short, find_mismatches
 from nixt_pipeline.diagnosis.detectors.replaced import interruptions
 from nixt_pipeline.diagnosis.detectors.sequel import Launch, Sequel, last_times, read_launches, restarted, what_followed
 from nixt_pipeline.diagnosis.detectors.stopped import Stop, stopped_first, together
@@ -36,26 +36,15 @@ from nixt_pipeline.diagnosis.evidence.era import Era
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Edge, Observations
 from nixt_pipeline.diagnosis.evidence.parts import Part, Span, numbered_in, parts_of, read_spans
-from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, name_of, names_of
+from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.diagnosis.findings import Finding
 from nixt_pipeline.diagnosis.wording import hangs as told
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
 # Of thousands of jobs with lost records, hardly one may wake somebody up.
 _PAGED_CHANCE = 1e-4
 # Fewer operations show no step that could have been interrupted.
 _LEAST_OPERATIONS = 12
-
-# Of replays that cannot be told apart, the first that each rank recorded need not be the same.
-_MISMATCHES = """
-SELECT k.comm, c.coll, count(*) AS cells, min(c.coll_sn) AS first_sn, min(c.first_dump_us) AS first_dump_us
-FROM ordered_cells AS c
-JOIN diagnosed_communicators AS k ON k.comm_key = c.comm_key
-WHERE c.incarnation = $incarnation AND c.size_mismatch AND c.coll IN (SELECT unnest($sync)) AND c.occurrence = 1
-GROUP BY ALL
-ORDER BY ALL
-"""
 
 
 @dataclass(frozen=True)
@@ -86,19 +75,9 @@ def find_hangs(
 ) -> list[Finding]:
     """Hangs and disagreements of the launch that `seen` shows, of a job that ended as `ending` says; call it after
     `observe`. A launch whose communicators were replaced has `eras`."""
-    parameters: dict[str, Any] = {"sync": list(SYNC_COLLECTIVES), "incarnation": seen.incarnation}
-    findings = _mismatches(con.sql(_MISMATCHES, params=parameters).fetchall(), seen)
-    findings += [
-        _without_counterpart(seen, edge)
-        for edge in seen.edges
-        if edge.lossless
-        and edge.sent - edge.received >= limits.diagnosis.unmatched_p2p
-        and not {edge.source, edge.target} & recorded.early.keys()
-    ]
+    findings = find_mismatches(con, seen, recorded.early, limits)
     numbered = numbered_in(con, seen.communicators)
-    ignored = without_end(recorded.early, recorded.cut, seen.processes)
-    # What was received had been sent: the log of the sender ends early.
-    ignored |= {edge.source for edge in seen.edges if edge.lossless and edge.received > edge.sent}
+    ignored = without_end(recorded.early, recorded.cut, seen.processes) | cut_short(seen.edges)
     launch = _Launch(con, seen, recorded, numbered, read_spans(con), ignored, read_launches(con), limits)
     most = limits.diagnosis.max_diagnosed_parts
     whole = _parts(launch, numbered, recorded.frontier, seen.edges)
@@ -308,48 +287,3 @@ def _past(launch: _Launch, series: list[Series], stopped: Iterable[Communicator]
     ends = {process: end for process, end in ends.items() if end <= launch.limits.ingest.max_timestamp_us}
     ordered = sorted(series, key=lambda item: item.comm.number not in numbers)
     return past_of(launch.con, ordered, ends, launch.limits.ingest.min_timestamp_us)
-
-
-def _without_counterpart(seen: Observations, edge: Edge) -> Finding:
-    source, target = name_of(edge.source), name_of(edge.target)
-    return Finding(
-        kind="mismatch",
-        severity="P1",
-        level="link",
-        hosts=hosts_of((edge.source, edge.target)),
-        processes=names_of((edge.source, edge.target)),
-        communicators=(seen.communicators[edge.comm].id,),
-        ambiguous=True,
-        evidence=(
-            f"{source} completed {edge.sent:,} Sends to {target}, which completed"
-            f" {edge.received:,} Recvs from it; neither lost a record."
-        ),
-        counter_evidence="A Recv whose record has another peer (a plugin's numbering) would look the same.",
-        next_step="Compare what both processes do on this communicator: microbatches, schedule, early exit.",
-    )
-
-
-def _mismatches(rows: list[tuple[Any, ...]], seen: Observations) -> list[Finding]:
-    by_comm: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
-    for row in rows:
-        by_comm[row[0]].append(row)
-    findings = []
-    for number, found in by_comm.items():
-        comm = seen.communicators[number]
-        what = ", ".join(f"{cells} {coll} from number {first} on" for _, coll, cells, first, _ in found)
-        findings.append(
-            Finding(
-                kind="mismatch",
-                severity="P0",
-                level="communicator",
-                hosts=tuple(sorted(comm.hosts)),
-                processes=names_of(comm.members),
-                communicators=(comm.id,),
-                ambiguous=True,
-                onset_us=min((row[4] for row in found if row[4] is not None), default=None),
-                evidence=f"Ranks of {comm.label} give different message sizes for the same collective: {what}.",
-                counter_evidence="Two communicators taken for one (a reused id) would look the same.",
-                next_step="Compare what the ranks of this communicator execute: control flow, batch and bucket sizes.",
-            )
-        )
-    return findings

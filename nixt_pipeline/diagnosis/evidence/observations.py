@@ -259,7 +259,7 @@ def _communicators(con: duckdb.DuckDBPyConnection, processes: Sequence[Process])
         members[comm].append(processes[process])
     unsure = {comm for (comm,) in con.sql(queries.UNSURE).fetchall()}
     rows = con.sql(
-        "SELECT comm, id, comm_name, n_ranks, nnodes, coll_type, parallel_role"
+        "SELECT comm, coalesce(id, '(no id)'), comm_name, n_ranks, nnodes, coll_type, parallel_role"
         " FROM diagnosed_communicators ORDER BY comm"
     ).fetchall()
     return tuple(
