@@ -22,6 +22,7 @@ from nixt_pipeline.diagnosis.evidence.era import Era, tells_times
 from nixt_pipeline.diagnosis.evidence.eras import find_eras
 from nixt_pipeline.diagnosis.evidence.observations import Observations, observe
 from nixt_pipeline.diagnosis.evidence.parts import read_spans
+from nixt_pipeline.diagnosis.evidence.write_times import read_write_times
 from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE, Diagnosis, Finding, RunCoverage, Verdict, capped, ranked
 from nixt_pipeline.diagnosis.ranks import nameless_ranks, with_ranks
 from nixt_pipeline.diagnosis.wording.eras import across_eras
@@ -32,7 +33,7 @@ from nixt_pipeline.store import catalog
 from nixt_pipeline.store.manifest import read_manifest
 
 # Changes whenever a diagnosis would.
-VERSION = "8"
+VERSION = "9"
 
 _ERA = "what was done between changes of communicators"
 _NAMELESS = "the records of a launch do not say which host and which process wrote them"
@@ -171,7 +172,10 @@ def _from_times(
     elif late is not None:
         findings += attempts.informative("uneven work", find_imbalance, seen, limits) or []
         findings += attempts.informative("work in turns", find_turns, seen, limits) or []
-    return [*findings, *(attempts.informative("clocks", find_clock_skew, con, seen, limits) or [])]
+    written = attempts.informative("clocks", read_write_times, con)
+    if written is not None:
+        findings += attempts.informative("clocks", find_clock_skew, written, seen, limits) or []
+    return findings
 
 
 def _late(seen: Observations, slow: list[Blame], coverage: RunCoverage, limits: Thresholds) -> list[Late]:

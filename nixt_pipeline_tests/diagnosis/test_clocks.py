@@ -6,12 +6,12 @@ import pytest
 
 import nixt_pipeline as nixt
 from nixt_pipeline.diagnosis import Diagnosis
-from nixt_pipeline.diagnosis.detectors.clocks import WriteTimes, host_clocks
+from nixt_pipeline.diagnosis.detectors.clocks import host_clocks
 from nixt_pipeline.settings import Settings
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 
 
-def offsets(times: WriteTimes) -> dict[str, float]:
+def offsets(times: list[dict[str, int]]) -> dict[str, float]:
     return {host: clock.offset_us for host, clock in host_clocks(times).items()}
 
 
@@ -43,7 +43,7 @@ def test_the_uncertainty_is_the_scatter_of_one_measurement() -> None:
     assert clock.uncertainty_us == pytest.approx(14.826)
 
 
-def job(drift_ppm: float, minutes: float, seed: int = 1) -> WriteTimes:
+def job(drift_ppm: float, minutes: float, seed: int = 1) -> list[dict[str, int]]:
     """Collectives every second, written up to 10 ms later, on three hosts of which c drifts."""
     random = np.random.default_rng(seed)
     times = []

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import nixt_pipeline as nixt
-from nixt_pipeline.diagnosis.detectors.sequel import Launch, Sequel, restarted
+from nixt_pipeline.diagnosis.detectors.sequel import Sequel, restarted
 from nixt_pipeline.diagnosis.ending import Ending
+from nixt_pipeline.diagnosis.evidence.launches import Launch
 from nixt_pipeline.diagnosis.evidence.parts import Part
 from nixt_pipeline.diagnosis.findings import Finding
 from nixt_pipeline.diagnosis.wording.hangs import with_sequel

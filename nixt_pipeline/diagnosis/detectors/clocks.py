@@ -10,47 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, median_high, median_low
 
-import duckdb
 import numpy as np
 
 from nixt_pipeline.diagnosis.evidence.block_times import ClockStep
 from nixt_pipeline.diagnosis.evidence.observations import Observations
+from nixt_pipeline.diagnosis.evidence.write_times import WriteTimes
 from nixt_pipeline.diagnosis.findings import Finding
 from nixt_pipeline.settings import Thresholds
 
-# Some hundred collectives give the median; more would cost a scan for nothing.
-_SAMPLED = 500
 # Fewer times than this tell a drift from a few late dumps only by luck.
 _FEWEST_FOR_DRIFT = 20
 
-_WRITE_TIMES = """
-WITH crossing AS (
-    SELECT b.comm, b.coll, b.coll_sn, b.block, k.hosts_seen, max(k.hosts_seen) OVER () AS most_hosts
-    FROM blocked_cells AS b JOIN diagnosed_communicators AS k USING (comm)
-    WHERE k.hosts_seen > 1
-),
-sample AS (
-    -- The more hosts meet in a collective, the clearer it is whose clock is off.
-    SELECT b.comm, b.coll, b.coll_sn, b.block
-    FROM crossing AS b
-    WHERE b.hosts_seen = b.most_hosts
-    ORDER BY hash(b.comm, b.coll, b.coll_sn)
-    LIMIT $sampled
-)
-SELECT s.comm, s.coll, s.coll_sn, s.block, e.hostname, min(e.dump_timestamp_us) AS written_us
-FROM sample AS s
-JOIN diagnosed_communicators AS k USING (comm)
-JOIN ordered_records AS e
-    ON k.comm_key = e.comm_key AND e.coll = s.coll AND e.coll_sn = s.coll_sn
-WHERE e.hostname IS NOT NULL AND e.dump_timestamp_us IS NOT NULL
-GROUP BY ALL
-ORDER BY ALL
-"""
-
 # Clocks further apart than this do not agree, and have no common middle.
 _IN_STEP_US = 1_000_000
-
-WriteTimes = list[dict[str, int]]
 
 
 @dataclass(frozen=True)
@@ -66,14 +38,8 @@ class HostClock:
     drift_ppm: float | None
 
 
-def find_clock_skew(con: duckdb.DuckDBPyConnection, seen: Observations, limits: Thresholds) -> list[Finding]:
-    """Hosts whose clocks are off by more than what the log can tell, or were set; call it after `observe`."""
-    written: dict[tuple[int, str, int], dict[str, int]] = defaultdict(dict)
-    block_of: dict[tuple[int, str, int], int] = {}
-    for comm, coll, number, block, host, at_us in con.sql(_WRITE_TIMES, params={"sampled": _SAMPLED}).fetchall():
-        written[comm, coll, number][host] = at_us
-        block_of[comm, coll, number] = block
-    times = [(block_of[key], by_host) for key, by_host in written.items()]
+def find_clock_skew(times: Sequence[WriteTimes], seen: Observations, limits: Thresholds) -> list[Finding]:
+    """Hosts whose clocks are off by more than what the log can tell, or were set."""
     steps = [step for step in seen.clock_steps if _is_seen(step, times, seen.clock_steps)]
     clocks = host_clocks([without_steps(block, by_host, steps) for block, by_host in times])
     off = {
@@ -97,7 +63,7 @@ def without_steps(block: int, by_host: Mapping[str, int], steps: Iterable[ClockS
     return straight
 
 
-def _is_seen(step: ClockStep, times: Sequence[tuple[int, dict[str, int]]], steps: Iterable[ClockStep]) -> bool:
+def _is_seen(step: ClockStep, times: Sequence[WriteTimes], steps: Iterable[ClockStep]) -> bool:
     """Whether a host that was set wrote collectives at other times than those with whom it left them; true where it met
     none of them. Who does its work in another order from some point on leaves them with the others all the same."""
     others_set = [other for other in steps if other is not step]
@@ -112,7 +78,7 @@ def _is_seen(step: ClockStep, times: Sequence[tuple[int, dict[str, int]]], steps
     return not before or not after or abs(median(after) - median(before) - step.step_us) < abs(step.step_us) / 2
 
 
-def host_clocks(times: WriteTimes) -> dict[str, HostClock]:
+def host_clocks(times: Iterable[Mapping[str, int]]) -> dict[str, HostClock]:
     """The clock of each host, from the times at which hosts wrote the same collectives, in microseconds.
 
     Each collective compares a host with the median of the other hosts in it (where the two in the middle are far apart,

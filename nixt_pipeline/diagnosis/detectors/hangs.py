@@ -18,7 +18,7 @@ from nixt_pipeline.diagnosis.detectors.equal_steps import stopped_between_pauses
 from nixt_pipeline.diagnosis.detectors.mid_step import MidStep, logs_of, stopped_in_step
 from nixt_pipeline.diagnosis.detectors.mismatch import cut_short, find_mismatches
 from nixt_pipeline.diagnosis.detectors.replaced import interruptions
-from nixt_pipeline.diagnosis.detectors.sequel import Launch, Sequel, last_times, read_launches, restarted, what_followed
+from nixt_pipeline.diagnosis.detectors.sequel import Sequel, last_times, restarted, what_followed
 from nixt_pipeline.diagnosis.detectors.stopped import Stop, stopped_first, together
 from nixt_pipeline.diagnosis.detectors.tracks import (
     SEND_RECV,
@@ -34,6 +34,7 @@ from nixt_pipeline.diagnosis.detectors.unfinished import unfinished
 from nixt_pipeline.diagnosis.ending import Ending
 from nixt_pipeline.diagnosis.evidence.era import Era
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
+from nixt_pipeline.diagnosis.evidence.launches import Launch, read_launches
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Edge, Observations
 from nixt_pipeline.diagnosis.evidence.parts import Part, Span, numbered_in, parts_of, read_spans
 from nixt_pipeline.diagnosis.evidence.processes import Process

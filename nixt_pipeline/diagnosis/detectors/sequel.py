@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-import duckdb
-
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
+from nixt_pipeline.diagnosis.evidence.launches import Launch
 from nixt_pipeline.diagnosis.evidence.observations import Communicator
 from nixt_pipeline.diagnosis.evidence.parts import Part, Span
 from nixt_pipeline.diagnosis.evidence.processes import Process
@@ -22,25 +21,6 @@ _GOES_ON_STEPS = 3
 _GOES_ON_US = 1_000_000
 # Fewer operations tell no step.
 _REGULAR = 5
-
-_LAUNCHES = """
-SELECT incarnation, min(first_dump_us), max(last_dump_us), list(DISTINCT hostname), count(*)
-FROM processes
-GROUP BY incarnation
-HAVING count(first_dump_us) > 0
-ORDER BY ALL
-"""
-
-
-@dataclass(frozen=True)
-class Launch:
-    """Another launch of the same directory: when it was recorded, on which hosts, and by how many processes."""
-
-    number: int
-    first_us: int
-    last_us: int
-    hosts: frozenset[str]
-    processes: int
 
 
 @dataclass(frozen=True)
@@ -53,14 +33,6 @@ class Sequel:
     left: tuple[Process, ...] = ()
     n_ranks: int = 0
     launch: Launch | None = None
-
-
-def read_launches(con: duckdb.DuckDBPyConnection) -> list[Launch]:
-    """All launches of the run that have times, by number."""
-    return [
-        Launch(number, first, last, frozenset(hosts), processes)
-        for number, first, last, hosts, processes in con.sql(_LAUNCHES).fetchall()
-    ]
 
 
 def restarted(launches: Iterable[Launch], number: int, after_us: int) -> Launch | None:
