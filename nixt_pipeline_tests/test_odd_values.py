@@ -34,6 +34,7 @@ def test_no_value_of_a_record_ends_a_report() -> None:
 @example([Combination("dump_timestamp_us", "1e300", ALL)], AILING)
 @example([Combination("pid", "absent", ALL)], AILING)
 @example([Combination("id", "null", RANK)], AILING)
+@example([Combination("dump_timestamp_us", "2^31", ALL)], LOSSY)
 @example([Combination("id", "null", ALL)], AILING)
 def test_no_values_of_a_rank_or_a_job_end_a_diagnosis(changes: list[Combination], job: str) -> None:
     assert tried(changes, report=False, analysed=False, which=[job]) == []

@@ -96,6 +96,8 @@ def find_eras(con: duckdb.DuckDBPyConnection, seen: Observations, reaches: Seque
     # Of what has no collectives that all wait in, it is only known when it was written.
     used |= {key: spans[comm.number] for key, comm in numbered.items() if key not in used and comm.number in spans}
     eras_of = {comm: eras_in(span, changes) for comm, span in used.items()}
+    if frozenset().union(*eras_of.values()) != frozenset(range(len(changes) + 1)):
+        return []  # times by which nothing was in use say nothing
     members = {comm: frozenset(lives.get(comm) or numbered[comm].members) for comm in used}
     kept = [comm for comm in lives if len(eras_of[comm]) > 1]
     cuts, sharp = _cuts(con, changes, lives, eras_of, members, shifts, kept)

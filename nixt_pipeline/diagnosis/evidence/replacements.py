@@ -61,7 +61,8 @@ def lives_of(reaches: Iterable[Reach], numbered: Mapping[int, Communicator]) -> 
         life = lives[reach.communicator]
         first, last = life.get(reach.process, (reach.first_us, reach.last_us))
         life[reach.process] = min(first, reach.first_us), max(last, reach.last_us)
-        if reach.last - reach.first + 1 >= REGULAR:
+        # What was written in one moment was not in use before or after anything.
+        if reach.last - reach.first + 1 >= REGULAR and reach.last_us > reach.first_us:
             regular.add(reach.communicator)
     return lives, regular
 
