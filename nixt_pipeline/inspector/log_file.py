@@ -38,7 +38,7 @@ class Sink(Protocol):
         """Take the row of a line that is no record; its number counts from the beginning of the slice."""
 
 
-def decode_file(
+def decode_file(  # noqa: PLR0913 (three of them only in an ingest, by keyword)
     path: Path,
     name: str,
     file_id: int,
@@ -46,15 +46,18 @@ def decode_file(
     settings: Settings,
     *,
     span: Span = WHOLE,
+    size_bytes: int | None = None,
     by_template: bool = False,
 ) -> FileSummary:
     """Decode the file at `path` (called `name` in tables) into `sink`; an unreadable one is a status, not an exception.
 
-    `span` limits it to the lines that begin there. `by_template` tries the fast path on every line first; the result is
-    the same. Call `settle` on the summary of the whole file.
+    `span` limits it to the lines that begin there. `size_bytes` is where a plain file ended when it was listed: what it
+    has grown by since is left to the next time, which would read it again. `by_template` tries the fast path on every
+    line first; the result is the same. Call `settle` on the summary of the whole file.
     """
     summary = FileSummary(file_id, name)
-    reader = LogReader(path, settings.max_line_bytes, span, max_ratio=settings.max_compression_ratio)
+    listed = Span(span.start, size_bytes) if span.end is None else span
+    reader = LogReader(path, settings.max_line_bytes, listed, max_ratio=settings.max_compression_ratio)
     decoding = _Decoding(summary, RecordTyper(file_id, settings.thresholds), sink, settings)
     try:
         if by_template:

@@ -69,14 +69,8 @@ class Piece:
     @property
     def weight_bytes(self) -> int:
         """About how many bytes of JSON it holds, for balancing work."""
-        start, end = self.listed
-        return (end - start) * (_COMPRESSION_RATIO if self.file.compression != "none" else 1)
-
-    @property
-    def listed(self) -> tuple[int, int]:
-        """Its span as the file was when it was listed: what it has grown by since is left to the next time, which would
-        read it again."""
-        return self.span.start, self.file.size_bytes if self.span.end is None else self.span.end
+        end = self.file.size_bytes if self.span.end is None else self.span.end
+        return (end - self.span.start) * (_COMPRESSION_RATIO if self.file.compression != "none" else 1)
 
 
 @dataclass(frozen=True)
@@ -153,7 +147,8 @@ def decode_bundle(bundle: Bundle, settings: Settings) -> DecodedBundle:
                 piece.file_id,
                 sink,
                 settings,
-                span=Span(*piece.listed),
+                span=piece.span,
+                size_bytes=piece.file.size_bytes,
                 by_template=by_template and piece.weight_bytes >= _TEMPLATE_FILE_BYTES,
             )
             for piece in bundle.pieces

@@ -46,7 +46,9 @@ names = {key.to_user_string() for key in defs.resolve_job_def("ingest_run").asse
 assert "by_function" in names
 checked = {spec.name for checks in defs.asset_checks for spec in checks.check_specs
            if spec.asset_key.to_user_string() == "by_function"}
-assert checked == {"every_row_is_one_group", "every_record_is_counted_once"}, checked
+assert checked == {
+    "every_row_is_one_group", "every_record_is_counted_once", "the_analysis_could_be_computed"
+}, checked
 assert "## by_function" in analyses_reference()
 """
 

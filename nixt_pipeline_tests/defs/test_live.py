@@ -35,11 +35,11 @@ def test_a_finished_job_becomes_a_report_and_an_entry_in_the_overview(
         daemon = subprocess.Popen(command, env=environment, cwd=home, stdout=log, stderr=log, start_new_session=True)
         try:
             overview = settings.reports_dir / "index.html"
-            assert wait_for(overview, RUN), (tmp_path / "daemon.log").read_text()[-4000:]
+            report = settings.reports_dir / RUN / "index.html"
+            assert wait_for(report, RUN) and wait_for(overview, RUN), (tmp_path / "daemon.log").read_text()[-4000:]
         finally:
             daemon.terminate()
             daemon.wait(timeout=60)
-    assert (settings.reports_dir / RUN / "index.html").exists()
 
 
 def wait_for(path: Path, text: str) -> bool:

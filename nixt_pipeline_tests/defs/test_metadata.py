@@ -75,7 +75,7 @@ def test_a_figure_of_several_panels_is_several_images() -> None:
 
 def test_a_picture_that_is_too_large_is_left_to_the_report() -> None:
     large = SVG.replace("M 1.23456 7", "L 1 1 " * MAX_PICTURE_BYTES)
-    assert picture(large, "Kernels").value == "_Kernels: too large to be shown here, see the report_"
+    assert picture(large, "Kernels").value == "_Kernels: too large to show here, see the report_"
 
 
 def test_a_picture_without_a_view_box_is_refused() -> None:

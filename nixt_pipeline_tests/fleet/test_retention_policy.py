@@ -142,13 +142,14 @@ def test_a_run_that_was_not_analysed_keeps_its_events(settings: Settings) -> Non
 
 def test_a_kill_between_the_marker_and_the_end_is_made_good_by_the_next_time(settings: Settings) -> None:
     ingest_run(drop_job(settings, "old"), settings)
-    drop_events("old", settings, "test", NOW)
     generation = read_manifest(settings, "old").directory(settings)
+    part = layout.table_files(generation, "events")[0]
+    drop_events("old", settings, "test", NOW)
     found = dropped(generation)
     assert found is not None
     mark_dropped(generation, found)
-    (generation / "events").mkdir(exist_ok=True)
-    (generation / "events" / "left.parquet").write_bytes(b"left behind")
+    part.parent.mkdir(exist_ok=True)
+    part.write_bytes(b"left behind")
     (step,) = plan_retention(settings, ALWAYS, NOW)
     assert step.action == "drop"
     apply_retention(settings, [step], NOW)

@@ -208,7 +208,7 @@ def test_a_damaged_file_of_decisions_stops_only_who_would_change_it(
     (copy / "data" / "baselines.json").write_text("[]")
     listed = nixt("baselines", "--format", "json")
     assert listed.exit_code == 0
-    assert "the decisions of the last time count" in caplog.text
+    assert "the last known decisions apply" in caplog.text
     assert [row["run"] for row in json.loads(listed.stdout) if row["decision"] == "rejected"] == [DAMAGED]
     refused = nixt("baselines", "--pin", SOUND)
     assert refused.exit_code == 2
@@ -237,7 +237,7 @@ def test_counts_that_no_run_can_have_are_damage(copy: Path) -> None:
     change_manifest(copy, records={"stored": 10**30})
     result = nixt("report", DAMAGED, "--format", "md")
     assert result.exit_code == 2, tell(result)
-    assert "is no manifest" in result.stderr
+    assert "is not a manifest" in result.stderr
 
 
 def test_a_part_that_no_ingest_wrote_is_not_read_as_rows_of_the_run(copy: Path) -> None:
