@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 import nixt_pipeline as nixt
-from nixt_pipeline.diagnosis.detectors.sequel import Sequel, restarted
+from nixt_pipeline.diagnosis.detectors.sequel import Sequel, restarted, what_followed
 from nixt_pipeline.diagnosis.ending import Ending
+from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.launches import Launch
 from nixt_pipeline.diagnosis.evidence.parts import Part
 from nixt_pipeline.diagnosis.findings import Finding
 from nixt_pipeline.diagnosis.wording.hangs import with_sequel
 from nixt_pipeline.diagnosis.wording.text import how_bad, since, title
 from nixt_pipeline.settings import Settings
+from nixt_pipeline_tests.diagnosis.examples import communicator
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 
 SECOND_US = 1_000_000
@@ -186,3 +188,21 @@ def test_a_job_that_may_have_been_killed_names_nobody_who_hung() -> None:
     left = with_sequel(stop, part, EPOCH_US, Sequel(EPOCH_US, (suspects[0],), (suspects[1],), 1), False, 0.0, Ending())
     assert (left.processes, "among" in left.evidence) == (("b-pid1",), False)
     assert "among 2" in with_sequel(stop, part, EPOCH_US, None, False, 0.0, Ending()).evidence
+
+
+def test_what_began_before_a_stop_by_the_clock_of_those_who_used_both_is_no_sequel() -> None:
+    a1, a2, b1, b2 = ("a", 1), ("a", 2), ("b", 1), ("b", 2)
+    world, pair = communicator(0, a1, a2, b1, b2), communicator(1, b1, b2)
+    part = Part(frozenset({0, 1}), (a1, a2, b1, b2))
+
+    def followed(pair_begins_us: int) -> Sequel | None:
+        # The clock of host a was set back: by it, all ended before the pair began by the clock of host b.
+        reaches = [Reach(10, "AllReduce", process, 9, 0, 10, 50_000_000, 0) for process in (a1, a2)]
+        reaches += [Reach(10, "AllReduce", process, 9, 0, 10, 170_000_000, 120_000_000) for process in (b1, b2)]
+        reaches += [Reach(11, "AllReduce", process, 9, 0, 10, 175_000_000, pair_begins_us) for process in (b1, b2)]
+        spans = {0: (0, 170_000_000), 1: (pair_begins_us, 175_000_000)}
+        return what_followed(part, frozenset({0}), reaches, reaches, {10: world, 11: pair}, spans)[1]
+
+    assert followed(121_000_000) is None
+    sequel = followed(171_000_000)
+    assert sequel is not None and (sequel.went_on, sequel.left) == ((b1, b2), (a1, a2))

@@ -5,6 +5,7 @@ Frameworks go on without a process: the communicator is aborted and a smaller on
 or a spare takes the place. The end of a communicator is the end of the job only if its processes did nothing more.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -76,12 +77,13 @@ def what_followed(
     ended = _middle(own_ends)
     if ended is None:
         return None, None
+    begins = _first_times(reaches)
     later = [
         comm
-        for comm in numbered.values()
+        for key, comm in numbered.items()
         if comm.number in spans
-        and spans[comm.number][0] > ended
         and not frozenset(part.processes).isdisjoint(comm.members)
+        and _begins_after(own_ends, begins.get(key, {}), spans[comm.number][0] > ended)
     ]
     anew = frozenset(member for comm in later for member in comm.members)
     patience_us = _patience(reach for reach in of_part if reach.communicator in everything)
@@ -95,10 +97,27 @@ def what_followed(
     if not went_on:
         return _middle(ends), None
     left = tuple(process for process in part.processes if process not in went_on)
-    begins = [spans[comm.number][0] for comm in later]
+    began = [spans[comm.number][0] for comm in later]
     n_ranks = max((comm.n_ranks for comm in later), default=0)
     replaced = later and part.communicators.isdisjoint(comm.number for comm in later)
-    return (_middle(ends) if replaced else ended), Sequel(min(begins, default=ended), went_on, left, n_ranks)
+    return (_middle(ends) if replaced else ended), Sequel(min(began, default=ended), went_on, left, n_ranks)
+
+
+def _first_times(reaches: Iterable[Reach]) -> dict[int, dict[Process, int]]:
+    """When each process wrote its first collective of each communicator (their hashes)."""
+    first: dict[int, dict[Process, int]] = defaultdict(dict)
+    for reach in reaches:
+        if reach.first_us is not None:
+            own = first[reach.communicator]
+            own[reach.process] = min(reach.first_us, own.get(reach.process, reach.first_us))
+    return first
+
+
+def _begins_after(ends: Mapping[Process, int], begins: Mapping[Process, int], otherwise: bool) -> bool:
+    """Whether what `begins` so began after what `ends` so had ended, by the clocks of those who used both; `otherwise`
+    where nobody did."""
+    both = ends.keys() & begins.keys()
+    return all(begins[process] > ends[process] for process in both) if both else otherwise
 
 
 def _patience(reaches: Iterable[Reach]) -> float:
