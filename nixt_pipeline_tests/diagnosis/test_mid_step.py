@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import nixt_pipeline as nixt
-from nixt_pipeline.diagnosis.detectors.mid_step import Log, MidStep, Operation, mid_step, one_less
+from nixt_pipeline.diagnosis.detectors.mid_step import Log, MidStep, Operation, by_number, mid_step, one_less
 from nixt_pipeline.diagnosis.findings import Finding
 from nixt_pipeline.settings import Settings
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
@@ -176,3 +176,9 @@ def test_slurm_decides_whether_a_job_that_ended_within_a_step_hung(tmp_path: Pat
         assert f"Slurm says {state.split()[0]}" in stop.evidence
         told[state.split()[0]] = stop.severity
     assert told == {"TIMEOUT": "info", "CANCELLED": "info", "FAILED": "P1", "COMPLETED": "info"}
+
+
+def test_records_of_one_function_are_in_the_order_of_their_numbers_whatever_the_times() -> None:
+    # By time: 7 of the first function, 3 of the second, 6 of the first, 8 of the first, 4 of the second.
+    order, series, numbers = np.array([2, 4, 0, 1, 3]), np.array([1, 1, 1, 2, 2]), np.array([6, 8, 7, 4, 3])
+    assert numbers[by_number(order, series, numbers)].tolist() == [6, 3, 7, 8, 4]

@@ -34,8 +34,8 @@ _PASS_US = 400
 # What one process completed. The rows keep the order of its log, in which a communicator has its operations as they
 # were completed; what was written at once has one time.
 _COMPLETED = """
-SELECT comm_key, hash(coll, coalesce(coll_msg_size_bytes, 0)) AS operation,
-    coalesce(dump_timestamp_us, 0) AS written_us
+SELECT comm_key, hash(coll, coalesce(coll_msg_size_bytes, 0)) AS operation, hash(comm_key, coll) AS series,
+    coll_sn::BIGINT AS sn, coalesce(dump_timestamp_us, 0) AS written_us
 FROM plausible_events
 WHERE hostname = $hostname AND pid = $pid
     AND writer = (SELECT writer FROM diagnosed_processes WHERE name = $process)
@@ -135,16 +135,27 @@ def logs_of(
     con.execute("SET preserve_insertion_order = false")
     times = np.sort(rows["written_us"])
     begins = times[np.diff(times, prepend=times[:1]) > _PASS_US]
-    order = np.lexsort((rows["written_us"], rows["comm_key"]))  # stable
-    found, firsts = np.unique(rows["comm_key"][order], return_index=True)
+    by_time = np.lexsort((rows["written_us"], rows["comm_key"]))  # stable
+    order = by_number(by_time, rows["series"], rows["sn"])
+    found, firsts = np.unique(rows["comm_key"][by_time], return_index=True)
     logs = {}
-    for communicator, own in zip(found.tolist(), np.split(order, firsts[1:]), strict=True):
+    places = (np.split(in_turn, firsts[1:]) for in_turn in (order, by_time))
+    for communicator, own, in_time in zip(found.tolist(), *places, strict=True):
         done = [operations[number] for number in rows["operation"][own].tolist()]
-        written_us = rows["written_us"][own]
+        written_us = rows["written_us"][in_time]
         log = Log(done, np.searchsorted(begins, written_us, "right"), written_us)
         if communicator in communicators and len(own) == known.get(communicator):
             logs[communicator] = log
     return logs
+
+
+def by_number(order: Ints, series: Ints, numbers: Ints) -> Ints:
+    """The records in `order`, but those of one series among themselves by their sequence numbers: times within a pass
+    of the dump thread, and of logs that were merged, need not rise."""
+    places = np.argsort(series[order], kind="stable")
+    sorted_by_number: Ints = np.empty_like(order)
+    sorted_by_number[places] = np.lexsort((numbers, series))
+    return sorted_by_number
 
 
 def mid_step(communicator: int, operations: Sequence[Operation]) -> MidStep | None:
