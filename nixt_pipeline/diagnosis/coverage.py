@@ -104,7 +104,11 @@ ORDER BY rate, m.hostname, m.pid, m.process
 
 _TOTALS = """
 WITH ranks AS (
-    SELECT incarnation, sum(n_ranks) AS expected, sum(ranks_seen) AS seen FROM communicators GROUP BY incarnation
+    SELECT incarnation, sum(n_ranks) AS expected, sum(ranks_seen) AS seen,
+        -- A size that only one rank gives may be broken.
+        coalesce(max(n_ranks) FILTER (ranks_seen > 1), 0) AS largest
+    FROM communicators
+    GROUP BY incarnation
 ),
 synchronising AS (
     SELECT
@@ -115,9 +119,11 @@ synchronising AS (
 )
 SELECT
     (SELECT count(*) FROM processes) AS ranks_seen,
-    -- Who never wrote a record is known from the sizes of the communicators only.
-    (SELECT ceil(count(*) * coalesce((SELECT sum(expected) / nullif(sum(seen), 0) FROM ranks), 1))::BIGINT
-     FROM processes) AS ranks_expected,
+    -- Who never wrote a record is known from the sizes of the communicators only, of which one may be the whole job.
+    (SELECT greatest(
+        ceil(count(*) * coalesce((SELECT sum(expected) / nullif(sum(seen), 0) FROM ranks), 1)),
+        (SELECT sum(largest) FROM ranks)
+    )::BIGINT FROM processes) AS ranks_expected,
     (SELECT count(*) FROM events) AS records,
     s.cells, s.complete / nullif(s.cells, 0) AS complete_cells, s.gpu_timed, s.sized
 FROM synchronising AS s
@@ -154,7 +160,7 @@ SELECT
     f.file_id, f.problem IS NOT NULL OR coalesce(e.cut_at >= f.bytes_read - 1, false) AS damaged,
     damaged OR f.size_bytes % 4096 = 0 AS perhaps_cut
 FROM files AS f LEFT JOIN ends AS e ON e.file_id = f.file_id
-WHERE f.size_bytes > 0
+WHERE f.size_bytes > 0 AND f.status NOT IN ('foreign', 'ignored')
 """
 # By their content: containers and machines can share a name.
 _WRITERS = """
@@ -288,7 +294,8 @@ def _mostly_replayed(coverage: RunCoverage, share: float) -> str:
     """The reason, where more than a `share` of the collectives repeats a number and cannot be told apart."""
     seen = coverage.usable_collectives + sum(coverage.left_out.values())
     kept = seen - coverage.left_out.get(REPLAYED, 0)
-    return f"all but {kept:,} of {seen:,} collectives {REPLAYED}" if coverage.replayed_share > share else ""
+    which = f"all but {kept:,} of {seen:,}" if kept else f"all {seen:,}"
+    return f"{which} collectives {REPLAYED}" if coverage.replayed_share > share else ""
 
 
 def capture_findings(recorded: Recorded) -> list[Finding]:
@@ -309,8 +316,9 @@ def _record_loss(coverage: RunCoverage) -> list[Finding]:
             severity="info",
             level="run",
             evidence=(
-                f"{coverage.capture_rate:.1%} of the collectives that the sequence numbers tell of were recorded, by"
-                f" the process with the fewest {coverage.lowest_capture_rate or 0:.1%}. Missing records: {shares}.{cut}"
+                f"{coverage.capture_rate:.1%} of the collectives that the sequence numbers tell of were recorded; of"
+                " the processes that left a log, the one with the fewest recorded"
+                f" {coverage.lowest_capture_rate or 0:.1%}. Missing records: {shares}.{cut}"
             ),
             counter_evidence=(
                 "What lies before the first and after the last record of a communicator is not counted. Lost records"
@@ -356,7 +364,10 @@ def _capture_gap(coverage: RunCoverage, captures: list[Capture]) -> list[Finding
             processes=names_of(capture.process for capture in poor),
             evidence=" ".join(parts),
             counter_evidence="A process that joined late or left early has fewer records as well.",
-            next_step="Look for the missing logs; compare the plugin's settings and the disks of these hosts.",
+            next_step=(
+                "Look for the missing logs, also in archives and unfinished copies that were set aside (`nixt ingest"
+                " DIR` lists them); compare the plugin's settings and the disks of these hosts."
+            ),
         )
     ]
 

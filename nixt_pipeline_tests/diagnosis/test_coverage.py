@@ -57,7 +57,7 @@ def test_what_one_rank_lacks_has_no_known_cause(tmp_path: Path, settings: Settin
     loss, gap = capture_findings(recorded)
     assert (loss.kind, loss.severity, gap.kind, gap.severity) == ("record-loss", "info", "capture-gap", "info")
     assert gap.processes == ("node-01-pid103",)
-    assert "by the process with the fewest 20.0%" in loss.evidence
+    assert "the one with the fewest recorded 20.0%" in loss.evidence
 
 
 def test_nothing_is_said_where_nothing_was_lost(tmp_path: Path, settings: Settings) -> None:

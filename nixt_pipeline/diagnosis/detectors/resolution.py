@@ -29,7 +29,8 @@ SEVERAL_GPUS = "processes drive several GPUs that the log does not tell apart"
 NOBODY_COMPARED = "no two processes are known to do the same work, so that none can be called late"
 NO_LATE_PROCESS = f"whether a process is late could not be judged: {NOBODY_COMPARED}; transfers could"
 NO_LATE_HOST = (
-    "whether a whole host is late could not be judged: each pipeline stage has one host, and none can be compared"
+    "whether a whole host is late could not be judged: the processes that do the same work are on one host each time,"
+    " and no two hosts can be compared"
 )
 
 

@@ -33,6 +33,10 @@ def ahead(stop: Stop, tracks: Iterable[Track]) -> int:
     )
 
 
+def _who_waits(number: int) -> str:
+    return f"{number} that do the same got further, and wait." if number > 1 else "One that does the same got further."
+
+
 def behind(stop: Stop, tracks: Sequence[Track], sure: bool, killed_share: float) -> Finding:
     """Something got less far than what does the same. A killed job looks so at `killed_share` of its moments."""
     furthest = {track: max(other.reached for other in tracks if other.family == track.family) for track in stop.first}
@@ -57,7 +61,7 @@ def behind(stop: Stop, tracks: Sequence[Track], sure: bool, killed_share: float)
             f" there, which never completed.{_who_hung(len(suspects))}"
         ),
         counter_evidence=(
-            f"{ahead(stop, tracks)} that do the same got further, and wait. {_ONLY_COMPLETED}"
+            f"{_who_waits(ahead(stop, tracks))} {_ONLY_COMPLETED}"
             + (f" Lost records alone could look so, with p < {stop.chance:.1g}." if stop.chance > 0 else "")
             + (f" So would a job that was killed, at {killed_share:.1%} of its moments." if not sure else "")
         ),
