@@ -1,6 +1,7 @@
 """Columns that several analyses share, so that one name means one thing in every result."""
 
-from nixt_pipeline.inspector.taxonomy import EVENT_COLUMNS, EVENT_DERIVED_COLUMNS, F64, I64, Column, Role
+from nixt_pipeline.inspector.taxonomy import EVENT_COLUMNS, F64, I64, Column, Role
+from nixt_pipeline.inspector.views import EVENT_DERIVED_COLUMNS
 
 _EVENT = {column.name: column for column in (*EVENT_DERIVED_COLUMNS, *EVENT_COLUMNS)}
 

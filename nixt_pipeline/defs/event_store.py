@@ -10,7 +10,8 @@ from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import INGEST, Result, result, run_asset
 from nixt_pipeline.defs.metadata import arrow_preview, table_preview
 from nixt_pipeline.defs.resources import StoreDuckDB
-from nixt_pipeline.inspector.taxonomy import EVENT_COLUMNS, EVENT_DERIVED_COLUMNS
+from nixt_pipeline.inspector.taxonomy import EVENT_COLUMNS
+from nixt_pipeline.inspector.views import EVENT_DERIVED_COLUMNS
 from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.events import EVENT_RULES, judge_columns, judge_rows, judge_values
 from nixt_pipeline.quality.verdicts import Verdict

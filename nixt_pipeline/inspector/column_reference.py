@@ -1,18 +1,22 @@
-"""Write `docs/columns.md` from the taxonomy: `python -m nixt_pipeline.inspector.column_reference > docs/columns.md`."""
+"""Write `docs/columns.md`: `python -m nixt_pipeline.inspector.column_reference > docs/columns.md`."""
 
 import pyarrow as pa
 
-from nixt_pipeline.inspector.taxonomy import EVENT_DERIVED_COLUMNS, TABLES, Column, Role
+from nixt_pipeline.inspector.taxonomy import TABLES, Column, Role
+from nixt_pipeline.inspector.views import VIEWS, added_columns
 
 TITLE = "Columns"
 
 INTRODUCTION = """\
-Every table of a run, column by column. This page is generated from `nixt_pipeline/inspector/taxonomy.py`; the same
+Every table of a run, column by column. This page is generated from `taxonomy.py` and `views.py` in `nixt_pipeline/inspector`; the same
 descriptions are in the Parquet files' field metadata and in the Dagster UI. Renew it with
 `python -m nixt_pipeline.inspector.column_reference > docs/columns.md`.
 
 Columns keep the plugin's own names, so that a query written against NVIDIA's exporter runs here. Times are in
 microseconds, bandwidths in GB/s (10^9 bytes per second), sizes in bytes.
+
+In SQL each table is a view of the same name. Views whose names end in `_events` are what nixt itself reads, and may
+change.
 """
 
 # What each role means, after the NIXT paper.
@@ -50,9 +54,13 @@ def column_reference() -> str:
     parts = [f"# {TITLE}\n", INTRODUCTION, _roles()]
     for table, columns in TABLES.items():
         parts.append(f"## {table}\n\nOne row is {GRAINS[table]}.\n\n{columns_table(columns)}")
-        if table == "events":
-            derived = columns_table(EVENT_DERIVED_COLUMNS)
-            parts.append(f"### Columns that the view `events` adds\n\nComputed when read, not stored.\n\n{derived}")
+        if added := added_columns(table):
+            parts.append(f"### Columns that the view `{table}` adds\n\nComputed when read.\n\n{columns_table(added)}")
+    for view, (grain, of_events, columns) in VIEWS.items():
+        inherited = "It has the columns of the view `events`" if of_events else ""
+        also = f"{inherited}{', and' if columns else '.'}\n\n" if inherited else ""
+        described = columns_table(columns) if columns else ""
+        parts.append(f"## {view}\n\nA view: one row is {grain}.\n\n{also}{described}".rstrip("\n") + "\n")
     return "\n".join(parts)
 
 

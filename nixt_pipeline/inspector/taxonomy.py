@@ -143,27 +143,6 @@ EVENT_COLUMNS: tuple[Column, ...] = (
     ),
 )
 
-# Added by the `events` view: exact functions of stored columns are computed, not stored.
-# What the views add to every table that names communicators; 64-bit hashes, made when they are read.
-COMM_KEY = Column("comm_key", U64, ID, "", "The communicator within its run: hash of id, comm_name, n_ranks and nnodes")
-KERNEL_KEY = Column(
-    "kernel_key", U64, ID, "", "The NCCL kernel: hash of kind, coll, n_ranks, nnodes and coll_msg_size_bytes"
-)
-
-EVENT_DERIVED_COLUMNS: tuple[Column, ...] = (
-    RUN,
-    INCARNATION,
-    PROCESS,
-    COMM_KEY,
-    KERNEL_KEY,
-    Column("coll_type", STRING, DERIVED, "", "Placement: single-rank, nvlink-only, nic-only or mixed"),
-    Column("comm_type", STRING, DERIVED, "", "coll_type as NVIDIA's exporter spells it (hca-only for nic-only)"),
-    Column("ranks_per_node", F64, DERIVED, "ranks", "n_ranks / nnodes"),
-    Column("wire_bytes", F64, DERIVED, "bytes", "Bytes a rank sends in a ring: 2S(n-1)/n, S(n-1) or S, by function"),
-    Column("algobw_recomputed_gbs", F64, DERIVED, "GB/s", "Algorithm bandwidth from size, ranks and time"),
-    Column("busbw_recomputed_gbs", F64, DERIVED, "GB/s", "Bus bandwidth from size, ranks and time"),
-)
-
 CHANNEL_COLUMNS: tuple[Column, ...] = (
     Column("file_id", I32, ID, "", "File that contained the record", nullable=False),
     Column("kind", STRING, WORK, "", "collective or p2p", nullable=False),

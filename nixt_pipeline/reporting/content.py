@@ -191,8 +191,8 @@ def _sources(manifest: Manifest, computed: Sequence[str], settings: Settings) ->
 def _glossary() -> tuple[Glossed, ...]:
     """Every column of every table and result, first meaning first, each name and meaning once."""
     from nixt_pipeline.analysis import REPORTED
-    from nixt_pipeline.inspector import taxonomy
+    from nixt_pipeline.inspector import taxonomy, views
 
-    groups = [taxonomy.EVENT_DERIVED_COLUMNS, *taxonomy.TABLES.values(), *(analysis.columns for analysis in REPORTED)]
+    groups = [views.EVENT_DERIVED_COLUMNS, *taxonomy.TABLES.values(), *(analysis.columns for analysis in REPORTED)]
     glossed = {(c.name, c.meaning): Glossed(c.name, c.role.value, c.unit, c.meaning) for group in groups for c in group}
     return tuple(sorted(glossed.values(), key=lambda entry: entry.name))

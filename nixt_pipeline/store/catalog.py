@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 
 from nixt_pipeline.errors import is_full, storage_error
-from nixt_pipeline.inspector import taxonomy
+from nixt_pipeline.inspector import taxonomy, views
 from nixt_pipeline.inspector.operations import BANDWIDTH_FLAGS, COLL_TYPE_ALIASES, SQL_MACROS
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
@@ -102,21 +102,10 @@ LEFT JOIN (
 ) AS i ON i.record = hash(s.run, s.id, s.comm_name, s.n_ranks, s.nnodes, s.rank, s.hostname, s.pid)
 """
 _WRITER = "CREATE OR REPLACE MACRO writer_of(process, hostname, pid) AS {writer}"
-# What records are in that tell of their communicator and process.
-_WITH_HEADERS = ("events", "channels", "auxiliary")
 
 # A communicator belongs to exactly one incarnation, so this join never multiplies rows; it is left out for the usual
 # run of one launch.
 _INCARNATION_JOIN = "LEFT JOIN communicators AS c ON c.run = e.run AND c.comm_key = e.comm_key"
-
-_KEYS = {
-    "comm_key": ("id", "comm_name", "n_ranks", "nnodes"),
-    "kernel_key": ("kind", "coll", "n_ranks", "nnodes", "coll_msg_size_bytes"),
-}
-_CELL_KEYS = (
-    ", comm_key(id, comm_name, n_ranks, nnodes) AS comm_key"
-    ", kernel_key('collective', coll, n_ranks, nnodes, coll_msg_size_bytes) AS kernel_key"
-)
 
 # A series is what has sequence numbers of its own: a collective function of a communicator. Repeated numbers (replays
 # of CUDA graphs) are not counted as captured. Sequence numbers of a broken log span more than an integer holds.
@@ -127,7 +116,7 @@ SELECT
     min(coll_sn) AS first_sn, max(coll_sn) AS last_sn, max(coll_sn) - min(coll_sn) + 1 AS sn_expected,
     count(coll_sn) FILTER (occurrence = 1) AS sn_seen,
     n_ranks * (max(coll_sn)::DOUBLE - min(coll_sn)::DOUBLE + 1) AS records_expected,
-    sum(ranks_seen) FILTER (occurrence = 1) AS records_captured,
+    sum(ranks_seen) FILTER (occurrence = 1)::BIGINT AS records_captured,
     count(*) AS cells, count(*) FILTER (complete) AS complete_cells
 FROM cells
 GROUP BY run, incarnation, comm_key, id, comm_name, n_ranks, nnodes, coll_type, coll;
@@ -198,7 +187,7 @@ def create_views(con: duckdb.DuckDBPyConnection, settings: Settings, manifests: 
     whole = [generation for generation in generations if not dropped(generation)]
     told_apart = any(layout.table_files(generation, "identities") for generation in generations)
     con.execute(_WRITER.format(writer="hash(process)" if told_apart else "hash(hostname, pid)"))
-    for table in sorted(taxonomy.TABLES, key=_WITH_HEADERS.__contains__):
+    for table in sorted(taxonomy.TABLES, key=views.WITH_HEADERS.__contains__):
         source = _table(whole if table in LARGE_TABLES else generations, table, told_apart)
         # `events` adds columns that are computed from every row; what needs none of them reads `stored_events`.
         view = "stored_events" if table == "events" else table
@@ -242,9 +231,12 @@ def _plausible(table: str, settings: Settings) -> str:
 
 def with_keys(table: str, source: str) -> str:
     """A SELECT over `source`, which has the columns of `table`, with the keys that its view has besides them."""
-    columns = {column.name for column in taxonomy.TABLES[table]}
-    keys = "".join(f", {key}({', '.join(parts)}) AS {key}" for key, parts in _KEYS.items() if columns.issuperset(parts))
-    return f"SELECT *{_CELL_KEYS if table == 'cells' else keys} FROM {source}"
+    kind = "'collective'" if table == "cells" else "kind"
+    keys = "".join(
+        f", {key.name}({', '.join(kind if part == 'kind' else part for part in views.KEY_PARTS[key])}) AS {key.name}"
+        for key in views.keys_of(table)
+    )
+    return f"SELECT *{keys} FROM {source}"
 
 
 def _create_result_view(con: duckdb.DuckDBPyConnection, name: str, files: list[Path]) -> None:
@@ -265,7 +257,7 @@ def _table(generations: list[Path], table: str, told_apart: bool) -> str:
     """A SELECT over one table of these generations; with `told_apart`, some of them have `identities`."""
     columns = taxonomy.TABLES[table]
     source = _parquet([path for generation in generations for path in layout.table_files(generation, table)], columns)
-    if table in _WITH_HEADERS:
+    if table in views.WITH_HEADERS:
         return (_TOLD_APART if told_apart else _AS_WRITTEN).format(source=f"({source})")
     if table == "membership":  # has no process in stores of earlier versions
         return f"FROM ({_parquet([], columns)}) UNION ALL BY NAME {source}"
