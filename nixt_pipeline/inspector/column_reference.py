@@ -8,9 +8,9 @@ from nixt_pipeline.inspector.views import VIEWS, added_columns
 TITLE = "Columns"
 
 INTRODUCTION = """\
-Every table of a run, column by column. This page is generated from `taxonomy.py` and `views.py` in `nixt_pipeline/inspector`; the same
-descriptions are in the Parquet files' field metadata and in the Dagster UI. Renew it with
-`python -m nixt_pipeline.inspector.column_reference > docs/columns.md`.
+Every table and view of a run, column by column. This page is generated from `taxonomy.py` and `views.py` in
+`nixt_pipeline/inspector`; the same descriptions are in the Parquet files' field metadata and in the Dagster UI. Renew
+it with `python -m nixt_pipeline.inspector.column_reference > docs/columns.md`.
 
 Columns keep the plugin's own names, so that a query written against NVIDIA's exporter runs here. Times are in
 microseconds, bandwidths in GB/s (10^9 bytes per second), sizes in bytes.
