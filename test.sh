@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 if [[ -n ${VIRTUAL_ENV:-} ]]; then
     bin=$VIRTUAL_ENV/bin
-    if ! "$bin/python" -c 'import dagster_duckdb, hypothesis, mypy, nixt_pipeline, pytest, xdist' 2>/dev/null || [[ ! -x $bin/ruff ]]; then
+    if ! "$bin/python" -c 'import dagster_duckdb, hypothesis, mypy, nixt_pipeline, pytest, sqlfluff, xdist' 2>/dev/null || [[ ! -x $bin/ruff ]]; then
         "$bin/python" -m pip install --quiet -r requirements.lock
         "$bin/python" -m pip install --quiet --no-deps --no-build-isolation -e .
     fi
@@ -20,6 +20,7 @@ failed=()
 "$bin/ruff" check . || failed+=("ruff check")
 "$bin/ruff" format --check . || failed+=("ruff format")
 "$bin/mypy" || failed+=("mypy")
+"$bin/python" scripts/lint_sql.py || failed+=("scripts/lint_sql.py")
 for check in "${failed[@]}"; do
     echo "FAILED: $check (see above)" >&2
 done

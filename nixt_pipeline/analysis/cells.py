@@ -104,7 +104,7 @@ WHERE coll_sn IS NOT NULL AND rank IS NOT NULL
 # reported twice.
 _AGGREGATES = """
     max(coll_msg_size_bytes) AS coll_msg_size_bytes,
-    min(coll_msg_size_bytes) IS DISTINCT FROM max(coll_msg_size_bytes) AS size_mismatch,
+    (min(coll_msg_size_bytes) IS DISTINCT FROM max(coll_msg_size_bytes)) AS size_mismatch,
     count(*) AS ranks_seen,
     count(coll_exec_time_us) AS ranks_timed,
     count(coll_exec_time_us) FILTER (WHERE coll_timing_source = 'kernel_gpu') AS ranks_gpu_timed,
@@ -129,6 +129,27 @@ UNION ALL
 SELECT * FROM collective_records SEMI JOIN repeated_cells USING (stream, coll_sn)
 """
 _APPROXIMATE_CELLS = "SELECT approx_count_distinct(hash(stream, coll_sn)) FROM left_records"
+
+# What both ways end in, once their cells are `placed`.
+_CELLS = """
+SELECT
+    run, incarnation, id, comm_name, n_ranks, nnodes, coll_type, coll, coll_sn, occurrence,
+    coll_msg_size_bytes, size_mismatch, ranks_seen, ranks_timed, ranks_gpu_timed,
+    coalesce(ranks_timed = n_ranks, false) AS complete,
+    min_exec_time_us, min_rank, min_hostname, min_pid,
+    second_min_exec_time_us, second_min_rank, second_min_hostname, second_min_pid,
+    max_exec_time_us,
+    -- Whole nanoseconds: the order of a parallel sum must not show.
+    round(sum_exec_time_us, 3) AS sum_exec_time_us,
+    round(sum_exec_time_us - ranks_timed * min_exec_time_us, 3) AS wait_us,
+    -- Only where nobody can finish before the last rank arrives is the shortest time the transfer.
+    CASE WHEN complete AND coll IN (SELECT unnest($sync_collectives))
+        THEN busbw_gbs(coll, coll_msg_size_bytes, n_ranks, min_exec_time_us)
+    END AS transfer_busbw_gbs,
+    first_dump_us, last_dump_us
+FROM placed
+ORDER BY number, coll_sn, occurrence
+"""
 
 _GROUPED = f"""
 WITH records AS (
@@ -181,9 +202,10 @@ placed AS (
     FROM found AS f
     JOIN streams AS s ON s.stream = f.stream
 )
+{_CELLS}
 """
 
-_GATHERED = """
+_GATHERED = f"""
 WITH placed AS (
     SELECT
         g.* EXCLUDE (first_dump_us, last_dump_us), s.* EXCLUDE (stream), 1 AS occurrence,
@@ -201,26 +223,7 @@ WITH placed AS (
     LEFT JOIN members AS a ON a.comm_key = s.comm_key AND a.rank = g.shortest_rank
     LEFT JOIN members AS b ON b.comm_key = s.comm_key AND b.rank = g.second_rank
 )
-"""
-
-_CELLS = """
-SELECT
-    run, incarnation, id, comm_name, n_ranks, nnodes, coll_type, coll, coll_sn, occurrence,
-    coll_msg_size_bytes, size_mismatch, ranks_seen, ranks_timed, ranks_gpu_timed,
-    coalesce(ranks_timed = n_ranks, false) AS complete,
-    min_exec_time_us, min_rank, min_hostname, min_pid,
-    second_min_exec_time_us, second_min_rank, second_min_hostname, second_min_pid,
-    max_exec_time_us,
-    -- Whole nanoseconds: the order of a parallel sum must not show.
-    round(sum_exec_time_us, 3) AS sum_exec_time_us,
-    round(sum_exec_time_us - ranks_timed * min_exec_time_us, 3) AS wait_us,
-    -- Only where nobody can finish before the last rank arrives is the shortest time the transfer.
-    CASE WHEN complete AND coll IN (SELECT unnest($sync_collectives))
-        THEN busbw_gbs(coll, coll_msg_size_bytes, n_ranks, min_exec_time_us)
-    END AS transfer_busbw_gbs,
-    first_dump_us, last_dump_us
-FROM placed
-ORDER BY number, coll_sn, occurrence
+{_CELLS}
 """
 
 _IMPLAUSIBLE = {"implausible": int(RecordFlag.TIMESTAMP_IMPLAUSIBLE)}
@@ -265,7 +268,7 @@ def _gather(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
         con.execute("INSERT INTO repeated_cells FROM repeated")
         for gathered in cells.batches(ROW_GROUP_ROWS):
             con.register("gathered", gathered)
-            yield from con.sql(_GATHERED + _CELLS, params=missing | _SYNC).to_arrow_reader(ROW_GROUP_ROWS)
+            yield from con.sql(_GATHERED, params=missing | _SYNC).to_arrow_reader(ROW_GROUP_ROWS)
 
 
 def _group(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
@@ -275,7 +278,7 @@ def _group(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
     passes = approximate_cells // max(base.RECORDS_PER_PASS // _RECORDS_OF_A_CELL, 1) + 1
     for number in range(passes):
         parameters = _IMPLAUSIBLE | _SYNC | {"passes": passes, "pass": number}
-        yield from con.sql(_GROUPED + _CELLS, params=parameters).to_arrow_reader(ROW_GROUP_ROWS)
+        yield from con.sql(_GROUPED, params=parameters).to_arrow_reader(ROW_GROUP_ROWS)
 
 
 def provide_cells(con: duckdb.DuckDBPyConnection, run: str, settings: Settings) -> None:

@@ -38,8 +38,8 @@ ranked AS (
 positions AS (
     SELECT
         rank_by_bytes, measure, samples,
-        percent / 100.0::DOUBLE AS quantile,
-        percent * (samples - 1) / 100.0::DOUBLE AS position
+        percents.percent / 100.0::DOUBLE AS quantile,
+        percents.percent * (samples - 1) / 100.0::DOUBLE AS position
     FROM (SELECT rank_by_bytes, measure, sum(n) AS samples FROM counts GROUP BY rank_by_bytes, measure)
     CROSS JOIN range(101) AS percents (percent)
 ),

@@ -6,7 +6,7 @@ from nixt_pipeline.inspector.taxonomy import BOOL, I64, RUN, STRING, Column, Rol
 
 _SHARES = Shares(
     parameters="""
-    SELECT pass, passes
+    SELECT numbers.pass, passes
     FROM (
         SELECT coalesce(sum(records), 0)::BIGINT // $records_per_share + 1 AS passes
         FROM kernel_times WHERE kind = 'p2p'

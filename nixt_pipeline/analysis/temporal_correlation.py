@@ -50,8 +50,8 @@ _SHARES = Shares(
         SELECT least(sum(records)::BIGINT // (2 * $records_per_share) + 1, $bins) AS passes FROM communicators
     ),
     cuts AS (
-        SELECT pass, pass * $bins // passes AS first_bin, (pass + 1) * $bins // passes AS after_bin
-        FROM number_of, range(passes) AS numbers (pass)
+        SELECT numbers.pass * $bins // passes AS first_bin, (numbers.pass + 1) * $bins // passes AS after_bin
+        FROM number_of CROSS JOIN range(passes) AS numbers (pass)
     )
     SELECT
         c.min_message_bytes, p.first_bin, p.after_bin,

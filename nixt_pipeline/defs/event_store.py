@@ -46,7 +46,7 @@ def event_store(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Se
     with duckdb.get_connection(run) as con:
         generation = manifest.directory(settings)
         build_kernel_times(con, generation, noting(settings, run, generation / "kernel_times.parquet"))
-        first = con.sql("SELECT * FROM events LIMIT 12").to_arrow_table()
+        first = con.sql("FROM events").limit(12).to_arrow_table()
         by_function = con.sql(
             "SELECT coll, coll_type, count(*) AS records FROM events GROUP BY ALL ORDER BY ALL"
         ).to_arrow_table()

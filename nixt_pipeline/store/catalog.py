@@ -61,7 +61,8 @@ SELECT
     wire_bytes(e.coll, e.coll_msg_size_bytes, e.n_ranks) AS wire_bytes,
     algobw_gbs(e.coll, e.coll_msg_size_bytes, e.n_ranks, e.coll_exec_time_us) AS algobw_recomputed_gbs,
     busbw_gbs(e.coll, e.coll_msg_size_bytes, e.n_ranks, e.coll_exec_time_us) AS busbw_recomputed_gbs
-FROM stored_events AS e {join};
+FROM stored_events AS e
+{join};
 """
 
 # What the diagnosis reads: 0 is no time, but 1970 may be that of a host, and no difference of two numbers overflows.
@@ -79,7 +80,8 @@ FROM stored_events;
 _LAUNCHED_VIEW = """
 CREATE OR REPLACE VIEW launched_events AS
 SELECT e.*, {incarnation} AS incarnation, coll_type(e.n_ranks, e.nnodes) AS coll_type
-FROM stored_events AS e {join};
+FROM stored_events AS e
+{join};
 """
 
 # `writer` is what finds the GPU of a record quickly: the hash of its process.

@@ -26,11 +26,8 @@ WITH suspects AS (
     FROM read_parquet($parts, filename = true, file_row_number = true)
     WHERE list_contains($files, file_id)
 ),
-repeated AS (
-    SELECT filename, file_row_number
-    FROM suspects
-    SEMI JOIN (SELECT digest FROM suspects GROUP BY digest HAVING count(*) > 1) AS twice USING (digest)
-),
+digests AS (SELECT digest FROM suspects GROUP BY digest HAVING count(*) > 1),
+repeated AS (SELECT filename, file_row_number FROM suspects SEMI JOIN digests USING (digest)),
 ranked AS (
     SELECT
         filename, file_row_number, file_id, {bytes} AS n_bytes, kind,

@@ -50,6 +50,7 @@ FROM plausible_events
 WHERE hostname = $hostname AND pid = $pid
     AND writer = (SELECT writer FROM diagnosed_processes WHERE name = $process)
     AND kind = 'collective' AND n_ranks > 1 AND coll_sn IS NOT NULL
+ORDER BY operation
 LIMIT $most + 1
 """
 

@@ -58,7 +58,7 @@ kinds AS (
     FROM (
         SELECT shape, coll, avg(signs) AS signs
         FROM pairs
-        WHERE step = 1 AND next_step = 1 AND signs <> 0
+        WHERE step = 1 AND next_step = 1 AND signs != 0
         GROUP BY shape, coll
         HAVING count(*) >= $pairs
     )

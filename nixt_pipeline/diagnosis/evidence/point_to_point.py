@@ -176,7 +176,7 @@ summed AS (
     GROUP BY comm, source, target, size_bytes, block
 )
 SELECT
-    e.comm, s.process, t.process, e.size_bytes, e.block, e.transfer_us,
+    e.comm, s.process AS sender, t.process AS receiver, e.size_bytes, e.block, e.transfer_us,
     e.in_block * e.pairs / sum(e.pairs) OVER (PARTITION BY e.comm, e.source, e.target, e.block) AS stands_for, e.pairs
 FROM summed AS e
 JOIN diagnosed_processes AS s ON s.writer = e.source
@@ -191,7 +191,9 @@ WITH ends AS (
     JOIN p2p_ranks AS r ON r.comm = e.comm AND r.rank = e.rank
     JOIN diagnosed_processes AS p ON p.writer = e.writer
 )
-SELECT s.comm, s.process, r.process, s.reached, r.reached, s.share, r.share, s.per_us, s.size_bytes
+SELECT
+    s.comm, s.process AS sender, r.process AS receiver, s.reached AS sent, r.reached AS received,
+    s.share AS share_of_sender, r.share AS share_of_receiver, s.per_us, s.size_bytes
 FROM ends AS s
 JOIN ends AS r ON r.comm = s.comm AND r.rank = s.peer AND r.peer = s.rank
 WHERE s.sends AND NOT r.sends
