@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import duckdb
 
 from nixt_pipeline.diagnosis.evidence.frontier import EarlyEnd, Reach, early_ends, read_frontier
-from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, name_of, names_of, process_of
+from nixt_pipeline.diagnosis.evidence.processes import Process, process_of
 from nixt_pipeline.diagnosis.evidence.queries import USABLE
 from nixt_pipeline.diagnosis.evidence.recording import has_one_slot
 from nixt_pipeline.diagnosis.evidence.replays import order_replays
-from nixt_pipeline.diagnosis.findings import REPLAYED, Finding, RunCoverage
+from nixt_pipeline.diagnosis.findings import REPLAYED, RunCoverage
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
@@ -36,12 +36,6 @@ TOO_MANY_RANKS = "were recorded by more ranks than there are"
 
 # What a 2.30 plugin remembers of each communicator between two dumps (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE).
 _RING_RECORDS = 1024
-# Fewer lost records than this share are not worth a line.
-_WORTH_A_LINE = 0.02
-# When more logs than this share end early, it is the end of the job that was not recorded.
-_MANY = 0.5
-# A process of which less than half of what the others have was recorded was not recorded as they were.
-_GAP = 0.5
 
 _SERIES = """
 CREATE OR REPLACE TEMP TABLE covered_series AS
@@ -256,144 +250,3 @@ def _attributed(
     # A ring forgets at each rank something else; what all lack was never to be recorded.
     filtered = min(missing, by_nobody)
     return [*parts, (SIZE_FILTER, filtered), (UNKNOWN, missing - filtered)]
-
-
-def not_assessable(coverage: RunCoverage, limits: Thresholds) -> str:
-    """Why nothing can be concluded from times; empty when something can."""
-    if coverage.complete_cells is None:
-        return "the log has no AllReduce, AllGather or ReduceScatter among several ranks"
-    if (coverage.capture_rate or 0) < limits.diagnosis.min_assessable_share:
-        return (
-            f"only {coverage.capture_rate or 0:.1%} of the collectives' records are there"
-            f" (at least {limits.diagnosis.min_assessable_share:.0%} are needed)"
-        )
-    if coverage.gpu_timed is not None and coverage.gpu_timed < limits.diagnosis.min_complete_share:
-        return (
-            f"{1 - coverage.gpu_timed:.0%} of the times were taken by the CPU, and say when a kernel was launched and"
-            " noticed, not how long it ran; set NCCL_INSPECTOR_REQUIRE_KERNEL_TIMING=1"
-        )
-    if coverage.sized is not None and coverage.sized < limits.diagnosis.min_complete_share:
-        return (
-            f"{1 - coverage.sized:.0%} of the collectives have no message size; without it gradients look like control"
-            " messages, and which processes do the same work is not known"
-        )
-    if coverage.usable_collectives < limits.diagnosis.min_diagnosed_cells:
-        return _mostly_replayed(coverage, 0.5) or (
-            f"only {coverage.usable_collectives} collectives were recorded by several ranks with GPU times"
-            f" (at least {limits.diagnosis.min_diagnosed_cells} are needed)"
-        )
-    return ""
-
-
-def not_ordered(coverage: RunCoverage, limits: Thresholds) -> str:
-    """Why it cannot be said that nobody is late in the replays of CUDA graphs; empty when it can."""
-    return _mostly_replayed(coverage, limits.diagnosis.max_unordered_share)
-
-
-def _mostly_replayed(coverage: RunCoverage, share: float) -> str:
-    """The reason, where more than a `share` of the collectives repeats a number and cannot be told apart."""
-    seen = coverage.usable_collectives + sum(coverage.left_out.values())
-    kept = seen - coverage.left_out.get(REPLAYED, 0)
-    which = f"all but {kept:,} of {seen:,}" if kept else f"all {seen:,}"
-    return f"{which} collectives {REPLAYED}" if coverage.replayed_share > share else ""
-
-
-def capture_findings(recorded: Recorded) -> list[Finding]:
-    """What was lost, whose records lack most, and whose log ends early: it says nothing about the job, and is told for
-    information, or as a note where a process stopped logging."""
-    return [*_record_loss(recorded.coverage), *_capture_gap(recorded.coverage, recorded.captures), *_silent(recorded)]
-
-
-def _record_loss(coverage: RunCoverage) -> list[Finding]:
-    if coverage.capture_rate is None or 1 - coverage.capture_rate < _WORTH_A_LINE:
-        return []
-    causes = sorted(coverage.losses.items(), key=lambda item: -item[1])
-    shares = ", ".join(f"{lost:,} ({cause})" for cause, lost in causes)
-    cut = f" Files that are damaged or end within a record: {coverage.cut_files}." if coverage.cut_files else ""
-    return [
-        Finding(
-            kind="record-loss",
-            severity="info",
-            level="run",
-            evidence=(
-                f"{coverage.capture_rate:.1%} of the collectives that the sequence numbers tell of were recorded; of"
-                " the processes that left a log, the one with the fewest recorded"
-                f" {coverage.lowest_capture_rate or 0:.1%}. Missing records: {shares}.{cut}"
-            ),
-            counter_evidence=(
-                "What lies before the first and after the last record of a communicator is not counted. Lost records"
-                " make findings less certain; they say nothing about the job."
-            ),
-            next_step=_ADVICE[causes[0][0]] if causes else _ADVICE[UNKNOWN],
-        )
-    ]
-
-
-_WRITE_MORE_OFTEN = "Write more often (NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS),"
-_ADVICE = {
-    OVERFLOW: f"{_WRITE_MORE_OFTEN} or remember more records (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE).",
-    RING: f"{_WRITE_MORE_OFTEN} or remember more records (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE).",
-    ONE_SLOT: f"{_WRITE_MORE_OFTEN} or use the plugin of NCCL 2.30.",
-    SIZE_FILTER: "Nothing, unless small messages matter: NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES.",
-    CUT_FILE: "Copy the files again; look for a full disk, a quota, and who else writes or rotates them.",
-    EARLY_END: "Look for full disks and at the plugin's dump thread on the processes whose logs end early.",
-    NO_FILE: "Look for the logs of the missing processes: was the plugin loaded everywhere, was everything copied?",
-    UNKNOWN: "Compare the dump interval and the free disk space of the processes with the fewest records.",
-}
-
-
-def _capture_gap(coverage: RunCoverage, captures: list[Capture]) -> list[Finding]:
-    """Processes with far fewer records than the middle one, and processes without any."""
-    typical = captures[len(captures) // 2].rate if captures else 0.0
-    poor = [capture for capture in captures if capture.rate < _GAP * typical]
-    missing = max(0, coverage.ranks_expected - coverage.ranks_seen)
-    if not poor and not missing:
-        return []
-    parts = []
-    if missing:
-        parts.append(f"{missing} of {coverage.ranks_expected} processes left no record.")
-    if poor:
-        names = ", ".join(f"{name_of(c.process)} ({c.rate:.1%})" for c in poor[:8])
-        parts.append(f"{len(poor)} processes recorded less than half as much as the others ({typical:.1%}): {names}.")
-    return [
-        Finding(
-            kind="capture-gap",
-            severity="info",
-            level="rank" if poor else "run",
-            hosts=hosts_of(capture.process for capture in poor),
-            processes=names_of(capture.process for capture in poor),
-            evidence=" ".join(parts),
-            counter_evidence="A process that joined late or left early has fewer records as well.",
-            next_step=(
-                "Look for the missing logs, also in archives and unfinished copies that were set aside (`nixt ingest"
-                " DIR` lists them); compare the plugin's settings and the disks of these hosts."
-            ),
-        )
-    ]
-
-
-def _silent(recorded: Recorded) -> list[Finding]:
-    """A finding for each process whose log ends long before its peers', unless those are many: then none is told."""
-    long = {process: end for process, end in recorded.early.items() if end.long}
-    if len(long) > _MANY * recorded.coverage.ranks_seen:
-        return []
-    return [_silent_process(process, end, process in recorded.cut) for process, end in sorted(long.items())]
-
-
-def _silent_process(process: Process, end: EarlyEnd, cut: bool) -> Finding:
-    name = name_of(process)
-    why = "Its file was cut: it ends within a record or a block." if cut else "Its file ends with a whole record."
-    return Finding(
-        kind="process-silent",
-        severity="info" if cut else "P2",
-        level="rank",
-        hosts=(process[0],),
-        processes=(name,),
-        onset_us=end.last_us,
-        evidence=(
-            f"The log of {name} ends {sum(end.missing.values()):,} records before its peers completed collectives that"
-            f" need it: it was alive and took part, and its log ended. {why}"
-        ),
-        counter_evidence="If the job can go on without a process, this one may have left it.",
-        next_step="Look whether the file was copied whole, the disk is full, or the plugin's dump thread stopped.",
-    )

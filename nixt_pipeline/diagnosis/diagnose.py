@@ -7,8 +7,8 @@ from dataclasses import replace
 import duckdb
 
 from nixt_pipeline.analysis.cells import provide_cells
-from nixt_pipeline.diagnosis.attempts import Attempts, launches_left_out
-from nixt_pipeline.diagnosis.coverage import capture_findings, measure, not_assessable, not_ordered
+from nixt_pipeline.diagnosis.attempts import Attempts
+from nixt_pipeline.diagnosis.coverage import measure
 from nixt_pipeline.diagnosis.detectors.causes import with_causes
 from nixt_pipeline.diagnosis.detectors.clocks import find_clock_skew
 from nixt_pipeline.diagnosis.detectors.hangs import find_hangs
@@ -27,7 +27,9 @@ from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE, Diagnosis, Findin
 from nixt_pipeline.diagnosis.ranks import nameless_ranks, with_ranks
 from nixt_pipeline.diagnosis.wording.eras import across_eras
 from nixt_pipeline.diagnosis.wording.late import late_findings, outstanding, without_uneven_replicas
+from nixt_pipeline.diagnosis.wording.recording import capture_findings, not_assessable, not_ordered
 from nixt_pipeline.diagnosis.wording.transfers import transfer_findings
+from nixt_pipeline.diagnosis.wording.unassessed import launches_left_out
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog
 from nixt_pipeline.store.manifest import read_manifest

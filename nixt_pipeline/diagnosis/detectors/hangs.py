@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import duckdb
 
-from nixt_pipeline.diagnosis.attempts import parts_left_out
 from nixt_pipeline.diagnosis.coverage import Recorded
 from nixt_pipeline.diagnosis.detectors.cut_off import MAY_BE_KILLED, SELDOM_KILLED, Past, past_of
 from nixt_pipeline.diagnosis.detectors.equal_steps import stopped_between_pauses
@@ -40,6 +39,7 @@ from nixt_pipeline.diagnosis.evidence.parts import Part, Span, numbered_in, part
 from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.diagnosis.findings import Finding
 from nixt_pipeline.diagnosis.wording import hangs as told
+from nixt_pipeline.diagnosis.wording.unassessed import parts_left_out
 from nixt_pipeline.settings import Thresholds
 
 # Of thousands of jobs with lost records, hardly one may wake somebody up.
