@@ -6,13 +6,11 @@ shows; why it is there follows from who else has the record.
 
 from dataclasses import dataclass
 
-import duckdb
-
 from nixt_pipeline.diagnosis.evidence.frontier import EarlyEnd, Reach, early_ends, read_frontier
 from nixt_pipeline.diagnosis.evidence.processes import Process, process_of
 from nixt_pipeline.diagnosis.evidence.queries import USABLE
 from nixt_pipeline.diagnosis.evidence.recording import has_one_slot
-from nixt_pipeline.diagnosis.evidence.replays import order_replays
+from nixt_pipeline.diagnosis.evidence.tables import RunTables
 from nixt_pipeline.diagnosis.findings import REPLAYED, RunCoverage
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
@@ -123,6 +121,15 @@ SELECT
 FROM synchronising AS s
 """
 
+_NAMELESS = """
+SELECT count(*) AS nameless, any_value(n_ranks) AS n_ranks
+FROM membership
+WHERE n_ranks > 1 AND (hostname IS NULL OR pid IS NULL)
+GROUP BY id, comm_name, n_ranks, nnodes, incarnation
+ORDER BY nameless DESC, n_ranks DESC
+LIMIT 1
+"""
+
 _BY_LAUNCH = "SELECT count(*) FROM processes GROUP BY incarnation ORDER BY incarnation"
 
 # The diagnosis compares the ranks of what is `usable`; everything else is no evidence, and counted by its reason.
@@ -174,7 +181,8 @@ class Capture:
 @dataclass(frozen=True)
 class Recorded:
     """What is known of the recording of a run: its coverage; the share that each process recorded, worst first;
-    whether the plugin remembered one operation only; how far everybody got; and whose log ends early."""
+    whether the plugin remembered one operation only; how far everybody got; whose log ends early; and of the
+    communicator that lacks most of them, how many ranks say neither host nor process, and how many it has."""
 
     coverage: RunCoverage
     captures: list[Capture]
@@ -182,11 +190,12 @@ class Recorded:
     frontier: list[Reach]
     early: dict[Process, EarlyEnd]
     cut: frozenset[Process]
+    nameless: tuple[int, int] | None = None
 
 
-def measure(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> Recorded:
-    """How the run behind `con`, a connection of `open_run` with cells, was recorded."""
-    order_replays(con)
+def measure(run: RunTables, limits: Thresholds) -> Recorded:
+    """How a run was recorded."""
+    con = run.con
     sync = {"sync": list(SYNC_COLLECTIVES)}
     seen, expected, records, cells, complete, gpu_timed, sized = con.sql(_TOTALS, params=sync).fetchall()[0]
     left_out = dict(con.sql(_LOOKED_AT, params=sync).fetchall())
@@ -196,7 +205,7 @@ def measure(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> Recorded:
     captures = [
         Capture(process_of(host, pid, name), float(rate)) for host, pid, name, rate in con.sql(_PROCESSES).fetchall()
     ]
-    one_slot, frontier = has_one_slot(con), read_frontier(con)
+    one_slot, frontier = has_one_slot(run), read_frontier(run)
     early = early_ends(frontier, one_slot, limits)
     files = con.sql(_CUT_FILES).fetchall()
     perhaps_cut = [file_id for file_id, _, perhaps_cut in files if perhaps_cut]
@@ -232,7 +241,7 @@ def measure(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> Recorded:
         ranks_by_launch=tuple(ranks for (ranks,) in con.sql(_BY_LAUNCH).fetchall()),
         cut_files=sum(damaged for _, damaged, _ in files),
     )
-    return Recorded(coverage, captures, one_slot, frontier, early, cut)
+    return Recorded(coverage, captures, one_slot, frontier, early, cut, next(iter(con.sql(_NAMELESS).fetchall()), None))
 
 
 def _attributed(

@@ -1,34 +1,34 @@
-"""From a run's views to its diagnosis: coverage first, then hangs, slow transfers and late ranks, each told once."""
+"""From a run's views to its diagnosis: what was recorded, the evidence of each launch, what detectors make of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import duckdb
 
 from nixt_pipeline.analysis.cells import provide_cells
 from nixt_pipeline.diagnosis.attempts import Attempts
-from nixt_pipeline.diagnosis.coverage import measure
-from nixt_pipeline.diagnosis.detectors.causes import with_causes
-from nixt_pipeline.diagnosis.detectors.clocks import find_clock_skew
-from nixt_pipeline.diagnosis.detectors.hangs import find_hangs
-from nixt_pipeline.diagnosis.detectors.imbalance import find_imbalance, find_turns
-from nixt_pipeline.diagnosis.detectors.intermittent import find_hesitations
-from nixt_pipeline.diagnosis.detectors.lateness import Late, find_late
+from nixt_pipeline.diagnosis.coverage import Recorded, measure
 from nixt_pipeline.diagnosis.detectors.resolution import Judged, Resolution, not_resolvable, resolution_of
-from nixt_pipeline.diagnosis.detectors.transfer import Blame, find_slow
-from nixt_pipeline.diagnosis.ending import ending_of
-from nixt_pipeline.diagnosis.evidence.era import Era, tells_times
+from nixt_pipeline.diagnosis.detectors.suspect import Suspect
+from nixt_pipeline.diagnosis.ending import Ending, ending_of
+from nixt_pipeline.diagnosis.evidence.blocks import cut_into_blocks
+from nixt_pipeline.diagnosis.evidence.era import tells_times
 from nixt_pipeline.diagnosis.evidence.eras import find_eras
-from nixt_pipeline.diagnosis.evidence.observations import Observations, observe
-from nixt_pipeline.diagnosis.evidence.parts import read_spans
+from nixt_pipeline.diagnosis.evidence.evidence import Evidence
+from nixt_pipeline.diagnosis.evidence.history import History
+from nixt_pipeline.diagnosis.evidence.launch_lags import read_launch_lags
+from nixt_pipeline.diagnosis.evidence.launches import Launch, read_launches
+from nixt_pipeline.diagnosis.evidence.observations import observe
+from nixt_pipeline.diagnosis.evidence.replays import order_replays
+from nixt_pipeline.diagnosis.evidence.size_mismatches import read_size_mismatches
+from nixt_pipeline.diagnosis.evidence.tables import LaunchTables, RunTables
 from nixt_pipeline.diagnosis.evidence.write_times import read_write_times
-from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE, Diagnosis, Finding, RunCoverage, Verdict, capped, ranked
-from nixt_pipeline.diagnosis.ranks import nameless_ranks, with_ranks
+from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE, Diagnosis, Finding, Verdict, capped, ranked
+from nixt_pipeline.diagnosis.ranks import NAMELESS, nameless_ranks, with_ranks
+from nixt_pipeline.diagnosis.registry import DETECTORS, Detector
 from nixt_pipeline.diagnosis.wording.eras import across_eras
-from nixt_pipeline.diagnosis.wording.late import late_findings, outstanding, without_uneven_replicas
 from nixt_pipeline.diagnosis.wording.recording import capture_findings, not_assessable, not_ordered
-from nixt_pipeline.diagnosis.wording.transfers import transfer_findings
 from nixt_pipeline.diagnosis.wording.unassessed import launches_left_out
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog
@@ -38,10 +38,29 @@ from nixt_pipeline.store.manifest import read_manifest
 VERSION = "9"
 
 _ERA = "what was done between changes of communicators"
-_NAMELESS = "the records of a launch do not say which host and which process wrote them"
 
-# With fewer records than this share, deficits alone name nobody.
-_WHOLE_LOG = 0.98
+
+@dataclass(frozen=True)
+class _Run:
+    """A run as its launches are diagnosed."""
+
+    tables: RunTables
+    recorded: Recorded
+    launches: tuple[Launch, ...]
+    ending: Ending
+    limits: Thresholds
+    attempts: Attempts
+
+
+@dataclass
+class _Told:
+    """What the launches that were diagnosed tell: their findings, how long each (or an era of it) was and what could
+    have been seen in it, what was judged, and whether the records of some do not say who wrote them."""
+
+    findings: list[Finding] = field(default_factory=list)
+    powers: list[tuple[float, Resolution]] = field(default_factory=list)
+    judged: Judged = field(default_factory=Judged)
+    nameless: bool = False
 
 
 def diagnose(run: str, settings: Settings, attempts: Attempts | None = None) -> Diagnosis:
@@ -61,141 +80,126 @@ def diagnose_views(
     """
     ending = ending_of(read_manifest(settings, run), settings)
     limits, attempts = settings.thresholds, attempts or Attempts()
-    recorded = attempts.decisive("how much was recorded", measure, con, limits)
-    if recorded is None:
+    opened = attempts.decisive("how much was recorded", _open, con, ending, limits, attempts)
+    if opened is None:
         return attempts.told_in(Diagnosis(run, "none-found", UNKNOWN_COVERAGE))
-    coverage = recorded.coverage
-    reason = not_assessable(coverage, limits)
-    findings: list[Finding] = []
-    told_from: list[tuple[float, Resolution]] = []
-    nameless = False
-    judged = Judged()
-    ended = dict(con.sql(_ENDED, params={"tolerance": limits.diagnosis.max_clock_offset_us}).fetchall())
-    launches, not_looked_at = _launches(con, limits)
-    for incarnation in launches:
-        seen = attempts.decisive(f"launch {incarnation}", observe, con, incarnation, limits)
-        if seen is None:
-            continue
-        eras = attempts.informative(_ERA, find_eras, con, seen, recorded.frontier) or []
-        found = attempts.decisive("hangs and mismatches", find_hangs, con, seen, recorded, limits, ending, eras)
-        of_launch = found or []
-        nameless = nameless or not seen.processes
-        if not reason and seen.processes:
-            from_times, powers = _from_eras(con, seen, eras, recorded.coverage, limits, attempts)
-            of_launch += [_over(finding, ended.get(incarnation)) for finding in from_times]
-            told_from += powers
-            judged = judged.with_launch(seen, limits)
-        findings += with_ranks(con, seen, of_launch)
+    recorded, told = opened.recorded, _Told()
+    reason = not_assessable(recorded.coverage, limits)
+    chosen, left_out = _chosen(opened.launches, limits)
+    for launch in chosen:
+        _diagnose_launch(opened, launch, compared=not reason, told=told)
     # Of the longest launch.
-    resolution = max(told_from, key=lambda launch: launch[0])[1] if told_from else Resolution(None)
-    coverage = replace(coverage, least_cost_share=resolution.least_cost_share)
-    findings += attempts.informative("lost records", capture_findings, recorded) or []
-    findings += not_looked_at
-    told = ranked(capped(finding, coverage, limits) for finding in findings)
-    alarming = any(finding.severity != "info" for finding in told)
+    resolution = max(told.powers, key=lambda power: power[0])[1] if told.powers else Resolution(None)
+    coverage = replace(recorded.coverage, least_cost_share=resolution.least_cost_share)
+    told.findings += attempts.informative("lost records", capture_findings, recorded) or []
+    told.findings += [launches_left_out(len(left_out), left_out[0].records, len(chosen))] if left_out else []
+    findings = ranked(capped(finding, coverage, limits) for finding in told.findings)
+    alarming = any(finding.severity != "info" for finding in findings)
     if not alarming and not reason:
-        reason = (_NAMELESS if nameless else "") or ("" if judged.partly else not_ordered(coverage, limits))
+        reason = (NAMELESS if told.nameless else "") or ("" if told.judged.partly else not_ordered(coverage, limits))
         reason = reason or resolution.obstacle or not_resolvable(coverage, limits)
     verdict: Verdict = "findings" if alarming else "not-assessable" if reason else "none-found"
     if not reason:
         weak = [resolution.unjudged] if not alarming and resolution.unjudged else []
-        reason = "; ".join([*weak, *judged.unjudged(), *nameless_ranks(con)])
-    return attempts.told_in(Diagnosis(run, verdict, coverage, told, reason))
+        reason = "; ".join([*weak, *told.judged.unjudged(), *nameless_ranks(recorded.nameless)])
+    return attempts.told_in(Diagnosis(run, verdict, coverage, findings, reason))
 
 
-# Launches that ended before the log did.
-_ENDED = """
-SELECT incarnation, max(last_dump_us) AS end_us
-FROM processes
-GROUP BY incarnation
-QUALIFY max(last_dump_us) + $tolerance < max(max(last_dump_us)) OVER ()
-"""
+def _open(con: duckdb.DuckDBPyConnection, ending: Ending, limits: Thresholds, attempts: Attempts) -> _Run:
+    tables = order_replays(con)
+    return _Run(tables, measure(tables, limits), read_launches(tables), ending, limits, attempts)
+
+
+def _chosen(launches: Iterable[Launch], limits: Thresholds) -> tuple[list[Launch], list[Launch]]:
+    """The launches to diagnose, in the order of time: the last one, for how it ended is what somebody wants to know
+    first, and those with most records; and the others, those with most records first."""
+    last = max((launch.number for launch in launches), default=0)
+    ordered = sorted(launches, key=lambda launch: (launch.number != last, -launch.records, launch.number))
+    most = limits.diagnosis.max_diagnosed_launches
+    return sorted(ordered[:most], key=lambda launch: launch.number), ordered[most:]
+
+
+def _diagnose_launch(run: _Run, launch: Launch, *, compared: bool, told: _Told) -> None:
+    """Add what one launch tells to what is `told`; its times count only when they can be `compared`."""
+    attempts, limits = run.attempts, run.limits
+    what = f"launch {launch.number}"
+    tables = attempts.decisive(what, cut_into_blocks, run.tables, launch.number)
+    evidence = attempts.decisive(what, _evidence, run, tables) if tables else None
+    if tables is None or evidence is None:
+        return
+    seen = evidence.seen
+    eras = attempts.informative(_ERA, find_eras, tables, seen, run.recorded.frontier) or ()
+    mismatches = attempts.decisive("mismatches", read_size_mismatches, tables) or ()
+    whole = replace(evidence, eras=eras, size_mismatches=mismatches)
+    findings = _detected(whole, [detector for detector in DETECTORS if not detector.times], limits, attempts)
+    told.nameless = told.nameless or not seen.processes
+    if compared and seen.processes:
+        ended_us = _ended_us(launch, run)
+        findings += [_over(finding, ended_us) for finding in _from_eras(run, tables, whole, told)]
+        told.judged = told.judged.with_launch(seen, limits)
+    told.findings += with_ranks(seen, findings)
+
+
+def _evidence(run: _Run, tables: LaunchTables) -> Evidence:
+    """What every detector needs."""
+    history = History(run.tables, tables.incarnation)
+    return Evidence(observe(tables, run.limits), run.recorded, history, run.launches, run.ending)
+
+
+def _from_eras(run: _Run, tables: LaunchTables, whole: Evidence, told: _Told) -> list[Finding]:
+    """What the times of a launch say in all of its eras."""
+    if not whole.eras:
+        return _from_times(run, tables, whole, told)
+    found: list[list[Finding] | None] = []
+    for era in whole.eras:
+        of_era = run.attempts.decisive(_ERA, cut_into_blocks, run.tables, tables.incarnation, era)
+        evidence = run.attempts.decisive(_ERA, _evidence, run, of_era) if of_era else None
+        shown = of_era and evidence and evidence.seen.processes and tells_times(of_era)
+        found.append(_from_times(run, of_era, evidence, told) if of_era and evidence and shown else None)
+    return across_eras(whole.eras, found)
+
+
+def _from_times(run: _Run, tables: LaunchTables, evidence: Evidence, told: _Told) -> list[Finding]:
+    """What the times of a launch, or of one era of it, say."""
+    attempts, limits = run.attempts, run.limits
+    evidence = replace(
+        evidence,
+        write_times=attempts.informative("clocks", read_write_times, tables) or (),
+        launch_lags=attempts.informative("causes of lateness", read_launch_lags, tables, limits),
+    )
+    findings = _detected(evidence, [detector for detector in DETECTORS if detector.times], limits, attempts)
+    power = attempts.informative("the smallest visible cost", resolution_of, evidence.seen, limits)
+    told.powers.append((float(evidence.seen.block_us.sum()), power or Resolution(None)))
+    return findings
+
+
+def _detected(
+    evidence: Evidence, detectors: Iterable[Detector[Suspect]], limits: Thresholds, attempts: Attempts
+) -> list[Finding]:
+    """What some detectors find, one after the other."""
+    suspects: list[Suspect] = []
+    findings: list[Finding] = []
+    silent: set[str] = set()
+    for detector in detectors:
+        if detector.unless and detector.unless not in silent:
+            continue
+        attempt = attempts.decisive if detector.decisive else attempts.informative
+        found = attempt(detector.looks_for, detector.find, evidence, suspects, limits)
+        if found:
+            suspects += found
+            findings += attempt(detector.looks_for, detector.tell, evidence, found, limits) or []
+        elif found is not None:
+            silent.add(detector.looks_for)
+    return findings
+
+
+def _ended_us(launch: Launch, run: _Run) -> int | None:
+    """When a launch ended, if that was before the log did."""
+    last_us = max(other.last_us for other in run.launches)
+    return launch.last_us if 0 < launch.last_us < last_us - run.limits.diagnosis.max_clock_offset_us else None
 
 
 def _over(finding: Finding, launch_ended_us: int | None) -> Finding:
     """What lasted to the end of its launch is over when the log goes on without it."""
     lasting = finding.until_us is None and finding.onset_us is not None
     return replace(finding, until_us=launch_ended_us) if lasting and launch_ended_us is not None else finding
-
-
-_LAUNCHES = """
-SELECT incarnation, sum(records)::BIGINT AS records
-FROM processes
-GROUP BY incarnation
--- How the last one ended is what somebody wants to know first.
-ORDER BY incarnation = max(incarnation) OVER () DESC, records DESC, incarnation
-"""
-
-
-def _launches(con: duckdb.DuckDBPyConnection, limits: Thresholds) -> tuple[list[int], list[Finding]]:
-    """The launches to diagnose, in the order of time: the last one and those with most records; and a finding that
-    counts the others, if any."""
-    launches = con.sql(_LAUNCHES).fetchall()
-    chosen, others = (
-        launches[: limits.diagnosis.max_diagnosed_launches],
-        launches[limits.diagnosis.max_diagnosed_launches :],
-    )
-    numbers = sorted(incarnation for incarnation, _ in chosen)
-    return numbers, [launches_left_out(len(others), others[0][1], len(chosen))] if others else []
-
-
-def _from_eras(
-    con: duckdb.DuckDBPyConnection,
-    seen: Observations,
-    eras: Sequence[Era],
-    coverage: RunCoverage,
-    limits: Thresholds,
-    attempts: Attempts,
-) -> tuple[list[Finding], list[tuple[float, Resolution]]]:
-    """What the times of a launch say in all of its eras, and how long each was and what could be seen in it."""
-    findings: list[list[Finding] | None] = []
-    powers = []
-    wholes: Sequence[Era | None] = eras or [None]
-    for era in wholes:
-        part = seen if era is None else attempts.decisive(_ERA, observe, con, seen.incarnation, limits, era)
-        if part is None or not part.processes or not (era is None or tells_times(con)):
-            findings.append(None)
-            continue
-        findings.append(_from_times(con, part, coverage, limits, attempts))
-        power = attempts.informative("the smallest visible cost", resolution_of, part, read_spans(con), limits)
-        powers.append((float(part.block_us.sum()), power or Resolution(None)))
-    return across_eras(eras, findings) if eras else findings[0] or [], powers
-
-
-def _from_times(
-    con: duckdb.DuckDBPyConnection, seen: Observations, coverage: RunCoverage, limits: Thresholds, attempts: Attempts
-) -> list[Finding]:
-    slow = attempts.decisive("slow transfers", find_slow, seen, limits) or []
-    late = attempts.decisive("late ranks", _late, seen, slow, coverage, limits)
-    findings = attempts.decisive("slow transfers", transfer_findings, seen, slow, limits) or []
-    if late:
-        late = attempts.informative("causes of lateness", with_causes, con, late, limits) or late
-        findings += attempts.decisive("late ranks", late_findings, seen, late, limits) or []
-    elif late is not None:
-        findings += attempts.informative("uneven work", find_imbalance, seen, limits) or []
-        findings += attempts.informative("work in turns", find_turns, seen, limits) or []
-    written = attempts.informative("clocks", read_write_times, con)
-    if written is not None:
-        findings += attempts.informative("clocks", find_clock_skew, written, seen, limits) or []
-    return findings
-
-
-def _late(seen: Observations, slow: list[Blame], coverage: RunCoverage, limits: Thresholds) -> list[Late]:
-    """The late that stand out, and that nothing else explains."""
-    late = find_late(seen, limits)
-    late += find_hesitations(seen, late, limits)
-    late = [entity for entity in late if not _explained(entity, slow, seen)]
-    if (coverage.capture_rate or 0) < _WHOLE_LOG:
-        # What no collective confirms rests on times alone, and these on what happened to be recorded.
-        late = [entity for entity in late if entity.last_share is not None]
-    return outstanding(seen, without_uneven_replicas(seen, late), limits)
-
-
-def _explained(late: Late, slow: list[Blame], seen: Observations) -> bool:
-    """Whether an entity may be late because an unrecorded Send or Recv over a slow network or rack kept it."""
-    stages = len(seen.stages())
-    return (
-        stages > 1
-        and seen.matched_p2p == 0
-        and any(blame.medium != "nvlink" and blame.window.overlap(late.window) for blame in slow)
-    )

@@ -3,42 +3,31 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-import duckdb
-
 from nixt_pipeline.diagnosis.evidence.observations import Observations
 from nixt_pipeline.diagnosis.evidence.processes import hosts_of, name_of, names_of, ranks_of
 from nixt_pipeline.diagnosis.findings import Finding
 
-_RANKS = "SELECT process, global_rank FROM processes WHERE incarnation = $incarnation AND global_rank IS NOT NULL"
-
-# Of the communicator that has most of them.
-_NAMELESS = """
-SELECT count(*) AS nameless, any_value(n_ranks) AS n_ranks
-FROM membership
-WHERE n_ranks > 1 AND (hostname IS NULL OR pid IS NULL)
-GROUP BY id, comm_name, n_ranks, nnodes, incarnation
-ORDER BY nameless DESC, n_ranks DESC
-LIMIT 1
-"""
+NAMELESS = "the records of a launch do not say which host and which process wrote them"
 
 
-def nameless_ranks(con: duckdb.DuckDBPyConnection) -> list[str]:
-    """That some ranks could not be judged, whose records do not say which host and which process wrote them; nothing
-    where all do."""
+def nameless_ranks(nameless: tuple[int, int] | None) -> list[str]:
+    """That some ranks could not be judged, whose records do not say which host and which process wrote them: how many,
+    of how many; nothing where all do."""
+    if nameless is None:
+        return []
     return [
-        f"whether {nameless} of {n_ranks} ranks of a communicator are late could not be judged, for their records do"
-        " not say which host and which process wrote them"
-        for nameless, n_ranks in con.sql(_NAMELESS).fetchall()
+        f"whether {nameless[0]} of {nameless[1]} ranks of a communicator are late could not be judged, for their"
+        " records do not say which host and which process wrote them"
     ]
 
 
-def with_ranks(con: duckdb.DuckDBPyConnection, seen: Observations, findings: Iterable[Finding]) -> list[Finding]:
+def with_ranks(seen: Observations, findings: Iterable[Finding]) -> list[Finding]:
     """The findings of one launch with the global ranks of their processes, where these are known.
 
     What rests on communicators of which it is not known which ranks of a process are in them names all ranks of that
     process. (Lateness sees to that itself, because other communicators may confirm it.)
     """
-    ranks = dict(con.sql(_RANKS, params={"incarnation": seen.incarnation}).fetchall())
+    ranks = {name_of(process): rank for process, rank in seen.ranks.items()}
     return [_ranked(_widened(finding, seen), ranks) for finding in findings]
 
 

@@ -5,8 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from nixt_pipeline.diagnosis.detectors.late_ranks import grouped
+from nixt_pipeline.diagnosis.detectors.lateness import Late
 from nixt_pipeline.diagnosis.evidence.observations import Arrival, Communicator, Edge, Observations, Transfer
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of
+from nixt_pipeline.diagnosis.findings import Finding
+from nixt_pipeline.diagnosis.wording.late import late_finding
+from nixt_pipeline.settings import Thresholds
 
 SECOND_US = 1e6
 LARGE = 10_000_000
@@ -15,7 +20,8 @@ LARGE = 10_000_000
 def communicator(number: int, *members: Process, role: str | None = "data") -> Communicator:
     hosts = hosts_of(members)
     kind = "nvlink-only" if len(hosts) == 1 else "nic-only" if len(hosts) == len(members) else "mixed"
-    return Communicator(number, f"0x{number}", None, len(members), len(hosts), kind, role, members)
+    span = (0, int(40 * SECOND_US))
+    return Communicator(number, f"0x{number}", None, len(members), len(hosts), kind, role, members, span=span)
 
 
 def collective(comm: Communicator, times_us: Sequence[float], size: int = LARGE) -> list[Transfer]:
@@ -72,3 +78,8 @@ def observations(
         lacking=frozenset(lacking),
         left_out=frozenset(left_out),
     )
+
+
+def late_findings(seen: Observations, late: list[Late]) -> list[Finding]:
+    """What is told of some late entities."""
+    return [late_finding(seen, group) for group in grouped(seen, late, Thresholds())]

@@ -1,5 +1,6 @@
 """A detector, an analysis or a section that fails is told, and takes nothing else with it."""
 
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -7,6 +8,7 @@ from typing import Any, NoReturn
 import pytest
 
 import nixt_pipeline as nixt
+from nixt_pipeline.diagnosis.registry import DETECTORS, LATE
 from nixt_pipeline.diagnosis.results import stored_diagnosis
 from nixt_pipeline.diagnosis.wording.text import as_text
 from nixt_pipeline.quality.findings import judge_findings
@@ -37,15 +39,23 @@ def fails(*args: Any, **kwargs: Any) -> NoReturn:
     raise TypeError("'>=' not supported\nbetween instances")
 
 
-@pytest.mark.parametrize(
-    "detector",
-    ["find_hangs", "find_slow", "transfer_findings", "find_clock_skew", "capture_findings", "resolution_of",
-     "with_causes"],
-)  # fmt: skip
+def instead(monkeypatch: pytest.MonkeyPatch, looks_for: str, find: Any) -> None:
+    """Let a detector find this."""
+    changed = (replace(detector, find=find) if detector.looks_for == looks_for else detector for detector in DETECTORS)
+    monkeypatch.setattr(DIAGNOSE, "DETECTORS", tuple(changed))
+
+
+OTHERS = [detector.looks_for for detector in DETECTORS if not detector.unless and detector.looks_for != LATE]
+
+
+@pytest.mark.parametrize("part", [*OTHERS, "capture_findings", "resolution_of", "read_launch_lags", "read_write_times"])
 def test_a_detector_that_fails_is_a_finding_and_the_late_rank_is_still_named(
-    detector: str, stored: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    part: str, stored: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(DIAGNOSE, detector, fails)
+    if part in OTHERS:
+        instead(monkeypatch, part, fails)
+    else:
+        monkeypatch.setattr(DIAGNOSE, part, fails)
     found = DIAGNOSE.diagnose(RUN, stored)
     late, failed = found.findings
     assert (late.kind, late.processes) == ("late-arrival", ("gpu-node-02-pid32820",))
@@ -57,11 +67,14 @@ def test_a_detector_that_fails_is_a_finding_and_the_late_rank_is_still_named(
     assert all(verdict.passed for verdict in judge_findings(found.to_json()))
 
 
-@pytest.mark.parametrize("detector", ["measure", "observe", "find_late"])
+@pytest.mark.parametrize("part", ["measure", "observe", LATE])
 def test_without_what_could_have_raised_an_alarm_a_run_is_not_assessable(
-    detector: str, stored: Settings, monkeypatch: pytest.MonkeyPatch
+    part: str, stored: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DIAGNOSE, detector, fails)
+    if part == LATE:
+        instead(monkeypatch, part, fails)
+    else:
+        monkeypatch.setattr(DIAGNOSE, part, fails)
     found = DIAGNOSE.diagnose(RUN, stored)
     assert found.verdict == "not-assessable"
     assert found.reason.startswith("a defect of nixt kept it from looking for: ")
@@ -71,10 +84,10 @@ def test_without_what_could_have_raised_an_alarm_a_run_is_not_assessable(
 def test_what_only_informs_leaves_a_run_without_alarm_healthy(
     stored: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DIAGNOSE, "_late", lambda *_: [])
+    finds: dict[str, Any] = {LATE: lambda *_: [], "work in turns": lambda *_: [], "uneven work": fails}
+    changed = (replace(detector, find=finds.get(detector.looks_for, detector.find)) for detector in DETECTORS)
+    monkeypatch.setattr(DIAGNOSE, "DETECTORS", tuple(changed))
     monkeypatch.setattr(DIAGNOSE, "not_resolvable", lambda *_: "")
-    monkeypatch.setattr(DIAGNOSE, "find_turns", lambda *_: [])
-    monkeypatch.setattr(DIAGNOSE, "find_imbalance", fails)
     assert DIAGNOSE.diagnose(RUN, stored).verdict == "none-found"
 
 
@@ -82,7 +95,7 @@ def test_errors_about_files_are_no_finding(stored: Settings, monkeypatch: pytest
     def disk_is_full(*args: Any) -> NoReturn:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(DIAGNOSE, "find_hangs", disk_is_full)
+    instead(monkeypatch, "hangs", disk_is_full)
     with pytest.raises(OSError, match="no space left"):
         DIAGNOSE.diagnose(RUN, stored)
 

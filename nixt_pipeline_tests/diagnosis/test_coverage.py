@@ -9,6 +9,7 @@ import pytest
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.api import ingest_run
 from nixt_pipeline.diagnosis.coverage import Recorded, measure
+from nixt_pipeline.diagnosis.evidence.replays import order_replays
 from nixt_pipeline.diagnosis.findings import Diagnosis, RunCoverage
 from nixt_pipeline.diagnosis.wording.recording import capture_findings, not_assessable
 from nixt_pipeline.diagnosis.wording.text import as_text
@@ -21,7 +22,7 @@ def measured(directory: Path, settings: Settings) -> Recorded:
     run = ingest_run(directory, settings).run
     build_cells(run, settings)
     with closing(catalog.open_run(settings, run)) as con:
-        return measure(con, Thresholds())
+        return measure(order_replays(con), Thresholds())
 
 
 def write(directory: Path, numbers: dict[int, list[int]], name: str | None = "DP") -> Path:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nixt_pipeline.diagnosis.detectors.equal_steps import stopped_between_pauses
-from nixt_pipeline.diagnosis.detectors.mid_step import Operation
+from nixt_pipeline.diagnosis.evidence.operations import Operation
 
 BUCKET = Operation("AllReduce", 25_000_000)
 

@@ -8,9 +8,8 @@ from nixt_pipeline.diagnosis.detectors.intermittent import find_hesitations
 from nixt_pipeline.diagnosis.detectors.lateness import find_late
 from nixt_pipeline.diagnosis.evidence.observations import Arrival, Observations
 from nixt_pipeline.diagnosis.evidence.processes import Process
-from nixt_pipeline.diagnosis.wording.late import late_findings
 from nixt_pipeline.settings import Thresholds
-from nixt_pipeline_tests.diagnosis.examples import communicator, observations
+from nixt_pipeline_tests.diagnosis.examples import communicator, late_findings, observations
 
 LIMITS = Thresholds()
 PROCESSES = tuple((host, number) for host in "abcd" for number in (1, 2))
@@ -64,7 +63,7 @@ def test_who_is_late_all_the_time_is_not_told_twice() -> None:
 
 def test_a_hesitation_is_told_with_how_often_it_comes() -> None:
     seen = hesitating([("b", 1)] * 7, FIFTH)
-    [finding] = late_findings(seen, find_hesitations(seen, [], LIMITS), LIMITS)
+    [finding] = late_findings(seen, find_hesitations(seen, [], LIMITS))
     assert (finding.kind, finding.severity, finding.level) == ("late-arrival", "P2", "rank")
     assert "400 ms less in communication than its peers in 7 of 35 stretches" in finding.evidence
     assert finding.onset_us == 5_000_000
@@ -72,7 +71,7 @@ def test_a_hesitation_is_told_with_how_often_it_comes() -> None:
 
 def test_rank_zero_may_be_writing_checkpoints_and_raises_no_alarm() -> None:
     seen = hesitating([("a", 1)] * 7, FIFTH)
-    [finding] = late_findings(seen, find_hesitations(seen, [], LIMITS), LIMITS)
+    [finding] = late_findings(seen, find_hesitations(seen, [], LIMITS))
     assert finding.severity == "info"
     assert "checkpoints" in finding.next_step
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from nixt_pipeline.diagnosis.detectors.late_ranks import outstanding, without_uneven_replicas
 from nixt_pipeline.diagnosis.detectors.lateness import Late, find_late
 from nixt_pipeline.diagnosis.detectors.windows import Window
 from nixt_pipeline.diagnosis.evidence.observations import Arrival, Edge, Observations, Transfer
 from nixt_pipeline.diagnosis.evidence.processes import Process
-from nixt_pipeline.diagnosis.wording.late import late_findings, outstanding, without_uneven_replicas
 from nixt_pipeline.settings import Thresholds
-from nixt_pipeline_tests.diagnosis.examples import collective, communicator, observations
+from nixt_pipeline_tests.diagnosis.examples import collective, communicator, late_findings, observations
 
 LIMITS = Thresholds()
 A1, A2, B1, B2 = ("a", 1), ("a", 2), ("b", 1), ("b", 2)
@@ -150,7 +150,7 @@ def test_a_second_one_at_the_same_time_needs_as_many_collectives_as_any_pattern(
         blocks=30,
         matched_p2p=1,
     )
-    first, second = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    first, second = late_findings(seen, find_late(seen, LIMITS))
     assert (first.severity, first.hosts) == ("P1", ("a",))
     assert (second.severity, second.hosts) == (severity, ("b",))
 
@@ -164,7 +164,7 @@ def test_late_stages_whose_send_and_recv_were_not_recorded_are_one_ambiguous_fin
         arrivals=[*last(0, A1), *last(1, c1)],
         blocks=40,
     )
-    (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    (finding,) = late_findings(seen, find_late(seen, LIMITS))
     assert finding.ambiguous
     assert finding.hosts == ("a", "c")
     assert "Send and Recv were not recorded" in finding.counter_evidence
@@ -183,7 +183,7 @@ def test_of_two_hosts_of_a_stage_either_may_have_waited_where_that_was_not_recor
         blocks=40,
         matched_p2p=matched,
     )
-    (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    (finding,) = late_findings(seen, find_late(seen, LIMITS))
     assert (finding.severity, finding.level, finding.hosts) == (severity, "host", ("a",))
 
 
@@ -199,7 +199,7 @@ def test_a_tensor_group_that_waits_for_a_late_process_of_another_stage_is_not_na
         arrivals=[*last(0, A1), *last(4, A1), *last(6, c1), *last(7, c2)],
         blocks=40,
     )
-    (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    (finding,) = late_findings(seen, find_late(seen, LIMITS))
     assert (finding.severity, finding.processes, finding.ambiguous) == ("P1", ("a-pid1",), False)
 
 
@@ -239,7 +239,7 @@ def test_who_is_late_for_others_only_is_one_of_its_tensor_group() -> None:
         [*rings, *groups, world], wait_us=waits, arrivals=[*last(0, B1), *last(1, B2)], blocks=40, matched_p2p=9,
         lacking=[3],
     )  # fmt: skip
-    (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    (finding,) = late_findings(seen, find_late(seen, LIMITS))
     assert (finding.level, finding.ambiguous, finding.hosts) == ("rank", True, ("b",))
     assert finding.processes == ("b-pid1", "b-pid2")
 
@@ -248,7 +248,7 @@ def test_one_that_is_always_waited_for_less_than_a_later_one_is_a_note() -> None
     members = [(host, 1) for host in "abcdefgh"]
     waits = dict.fromkeys(members, HALF) | {A1: [0.0] * 40, B1: [0.0] * 20 + [150_000.0] * 20}
     seen = observations([communicator(0, *members)], wait_us=waits, arrivals=last(0, A1), blocks=40)
-    first, second = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    first, second = late_findings(seen, find_late(seen, LIMITS))
     assert (first.severity, first.hosts) == ("P1", ("a",))
     assert (second.severity, second.hosts) == ("P2", ("b",))
     assert "its collectives waited still longer for another one" in second.counter_evidence
@@ -258,7 +258,7 @@ def test_a_mild_slowdown_is_told_by_its_size() -> None:
     # 40 ms more than the 300 ms that the others compute in each second: 13 % slower, at a cost of 4 %.
     waits = {B1: [700_000.0] * 40, B2: [700_000.0] * 40, A2: [700_000.0] * 40, A1: [660_000.0] * 40}
     seen = observations([communicator(0, A1, A2, B1, B2)], wait_us=waits, arrivals=last(0, A1, range(40)), blocks=40)
-    (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    (finding,) = late_findings(seen, find_late(seen, LIMITS))
     assert (finding.severity, finding.processes) == ("P2", ("a-pid1",))
     assert finding.effect.slowdown == 1 + 40 / 300
 
@@ -316,7 +316,7 @@ def test_containers_with_a_host_name_each_are_one_late_machine_and_lose_the_time
     world = replace(communicator(0, *late, *healthy), nnodes=2)
     arrivals = [arrival for process in late for arrival in last(0, process)]
     seen = observations([world], wait_us=dict.fromkeys(healthy, HALF), arrivals=arrivals, blocks=40)
-    (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    (finding,) = late_findings(seen, find_late(seen, LIMITS))
     assert (finding.severity, finding.level, finding.ambiguous) == ("P1", "host", False)
     assert finding.hosts == ("a", "d", "q", "z")
     # 0.3 s of each of 20 s, for the four others.
@@ -330,7 +330,7 @@ def test_late_together_under_one_host_name_is_told_once_and_names_all_of_them() 
     late, healthy = everybody[::2], everybody[1::2]  # of both nodes
     arrivals = [arrival for process in late for arrival in last(0, process)]
     seen = observations([world], wait_us=dict.fromkeys(healthy, HALF), arrivals=arrivals, blocks=40)
-    (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    (finding,) = late_findings(seen, find_late(seen, LIMITS))
     assert (finding.severity, finding.level, finding.ambiguous) == ("P1", "rank", False)
     assert finding.processes == tuple(f"localhost-pid1 (c{number})" for number in (0, 2, 4, 6))
     assert all(name in finding.evidence for name in finding.processes)
@@ -346,7 +346,7 @@ def test_who_may_have_waited_in_collectives_that_were_left_out_is_one_of_several
             [*rings, group, communicator(3, B1, B2), communicator(4, ("c", 1), ("c", 2))],
             wait_us=waits, arrivals=[*last(0, A1), *last(1, A2)], blocks=40, left_out=left_out, matched_p2p=9,
         )  # fmt: skip
-        (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+        (finding,) = late_findings(seen, find_late(seen, LIMITS))
         assert finding.ambiguous == ambiguous
         assert finding.processes == ("a-pid1", "a-pid2")
         assert ("was left out" in finding.counter_evidence) == ambiguous
@@ -359,6 +359,6 @@ def test_who_shares_no_communicator_with_the_late_one_does_not_wait_for_it() -> 
     seen = observations(
         [communicator(0, *replica), communicator(1, *other)], wait_us=waits, arrivals=last(0, replica[0]), blocks=40
     )
-    (finding,) = late_findings(seen, find_late(seen, LIMITS), LIMITS)
+    (finding,) = late_findings(seen, find_late(seen, LIMITS))
     assert finding.effect.lost_rank_seconds == 20 * 0.3 * 2
     assert finding.evidence.startswith("The 2 processes that communicate with it, directly or through others, stand")

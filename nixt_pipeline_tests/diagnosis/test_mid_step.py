@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 import nixt_pipeline as nixt
-from nixt_pipeline.diagnosis.detectors.mid_step import Log, MidStep, Operation, by_number, mid_step, one_less
+from nixt_pipeline.diagnosis.detectors.mid_step import MidStep, mid_step, one_less
+from nixt_pipeline.diagnosis.evidence.operations import Log, Operation, by_number
 from nixt_pipeline.diagnosis.findings import Finding
 from nixt_pipeline.settings import Settings
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log

@@ -10,6 +10,7 @@ import pytest
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.api import ingest_run
 from nixt_pipeline.diagnosis.evidence import queries
+from nixt_pipeline.diagnosis.evidence.blocks import cut_into_blocks
 from nixt_pipeline.diagnosis.evidence.observations import Observations, observe
 from nixt_pipeline.diagnosis.evidence.replays import order_replays
 from nixt_pipeline.settings import Settings
@@ -24,8 +25,7 @@ def observed(directory: Path, settings: Settings) -> Observations:
     run = ingest_run(directory, settings).run
     build_cells(run, settings)
     with closing(catalog.open_run(settings, run)) as con:
-        order_replays(con)
-        return observe(con, 1, settings.thresholds)
+        return observe(cut_into_blocks(order_replays(con), 1), settings.thresholds)
 
 
 def write(directory: Path, times_us: dict[tuple[str, int], int], numbers: dict[tuple[str, int], range]) -> Path:

@@ -47,7 +47,7 @@ def fresh_share(lag_us: NDArray[np.float64], per_step: int = 1) -> float:
             "CREATE VIEW ordered_records AS SELECT *, hash(id, comm_name, n_ranks, nnodes) AS comm_key FROM records"
         )
         con.register("usable_cells", cells)
-        con.register("series", series)
+        con.register("usable_series", series)
         con.execute(
             "CREATE TABLE diagnosed_communicators AS"
             " SELECT 0 AS comm, hash('0xc', 'dp', 4, 1) AS comm_key, 4 AS n_ranks, 7 AS shape"

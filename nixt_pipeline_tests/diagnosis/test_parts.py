@@ -1,5 +1,7 @@
-from nixt_pipeline.diagnosis.evidence.observations import Communicator
-from nixt_pipeline.diagnosis.evidence.parts import Span, components, parts_of
+from dataclasses import replace
+
+from nixt_pipeline.diagnosis.evidence.observations import Communicator, Span
+from nixt_pipeline.diagnosis.evidence.parts import components, parts_of
 from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline_tests.diagnosis.examples import communicator
 
@@ -9,9 +11,11 @@ EIGHT: list[Process] = [*(("a", pid) for pid in range(4)), *(("b", pid) for pid 
 
 def parts(*comms: tuple[list[Process], Span | None]) -> list[set[int]]:
     """The communicators of each part, given by their members and the seconds in which they were in use."""
-    made = [communicator(number, *members) for number, (members, _) in enumerate(comms)]
-    spans = {n: (span[0] * SECOND, span[1] * SECOND) for n, (_, span) in enumerate(comms) if span}
-    return [set(part.communicators) for part in parts_of(made, spans)]
+    made = [
+        replace(communicator(number, *members), span=span and (span[0] * SECOND, span[1] * SECOND))
+        for number, (members, span) in enumerate(comms)
+    ]
+    return [set(part.communicators) for part in parts_of(made)]
 
 
 def test_what_shares_processes_directly_or_through_others_is_one_part() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import duckdb
 import pytest
 
 import nixt_pipeline as nixt
@@ -70,11 +69,7 @@ def ranked(finding: Finding, *, certain: bool) -> Finding:
     """The finding in a launch of two processes with two ranks each, of which the first are in a communicator."""
     first: tuple[Process, ...] = (A0, B0)
     seen = observations([communicator(0, *members), replace(communicator(1, *first), certain=certain)])
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE processes (process VARCHAR, global_rank INTEGER, incarnation INTEGER)")
-        for rank, (host, pid, suffix) in enumerate(members):
-            con.execute("INSERT INTO processes VALUES (?, ?, 1)", [f"{host}-pid{pid}{suffix}", rank])
-        [result] = with_ranks(con, seen, [finding])
+    [result] = with_ranks(replace(seen, ranks={process: rank for rank, process in enumerate(members)}), [finding])
     return result
 
 

@@ -3,11 +3,14 @@
 import random
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import nixt_pipeline as nixt
+from nixt_pipeline.diagnosis.detectors.halt import Behind, Halt
 from nixt_pipeline.diagnosis.detectors.sequel import Sequel, restarted, what_followed
+from nixt_pipeline.diagnosis.detectors.stopped import Stop
 from nixt_pipeline.diagnosis.ending import Ending
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.launches import Launch
@@ -138,11 +141,11 @@ def test_a_job_that_was_started_again_with_the_process_ids_that_it_had_hung_in_t
 
 
 def test_what_took_the_place_of_a_launch_came_later_on_its_hosts_or_is_as_large() -> None:
-    own = Launch(1, 0, 100, frozenset("ab"), 16)
-    beside = Launch(2, 50, 300, frozenset("a"), 16)
-    elsewhere = Launch(3, 200, 300, frozenset("cd"), 4)
-    requeued = Launch(4, 210, 300, frozenset("ef"), 16)
-    again = Launch(5, 220, 300, frozenset("bc"), 8)
+    own = Launch(1, 0, 100, frozenset("ab"), 16, 100)
+    beside = Launch(2, 50, 300, frozenset("a"), 16, 100)
+    elsewhere = Launch(3, 200, 300, frozenset("cd"), 4, 100)
+    requeued = Launch(4, 210, 300, frozenset("ef"), 16, 100)
+    again = Launch(5, 220, 300, frozenset("bc"), 8, 100)
     assert restarted([own, beside], 1, 100) is None
     assert restarted([own, beside, elsewhere], 1, 100) is None
     assert restarted([own, elsewhere, again], 1, 100) == again
@@ -181,13 +184,18 @@ def test_a_job_that_may_have_been_killed_names_nobody_who_hung() -> None:
         counter_evidence="", next_step="",
     )  # fmt: skip
     part = Part(frozenset({1}), suspects)
-    killed = with_sequel(stop, part, EPOCH_US, None, True, 0.2, Ending())
+    how = Behind(Stop((), frozenset(suspects), 1, 0.0), (), sure=True)
+
+    def told(sequel: Sequel | None, **killed: Any) -> Finding:
+        return with_sequel(stop, Halt(how, part, EPOCH_US, sequel, **killed), Ending())
+
+    killed = told(None, may_be_killed=True, killed_share=0.2)
     assert (killed.kind, killed.processes) == ("unfinished-step", ())
     assert killed.evidence.startswith("It stopped. It was killed, reached its time limit, or hung")
     # Of two that stopped, one went on: the other is named, and not among two.
-    left = with_sequel(stop, part, EPOCH_US, Sequel(EPOCH_US, (suspects[0],), (suspects[1],), 1), False, 0.0, Ending())
+    left = told(Sequel(EPOCH_US, (suspects[0],), (suspects[1],), 1))
     assert (left.processes, "among" in left.evidence) == (("b-pid1",), False)
-    assert "among 2" in with_sequel(stop, part, EPOCH_US, None, False, 0.0, Ending()).evidence
+    assert "among 2" in told(None).evidence
 
 
 def test_what_began_before_a_stop_by_the_clock_of_those_who_used_both_is_no_sequel() -> None:

@@ -12,10 +12,10 @@ from statistics import median, median_high, median_low
 
 import numpy as np
 
+from nixt_pipeline.diagnosis.detectors.suspect import Suspect
 from nixt_pipeline.diagnosis.evidence.block_times import ClockStep
-from nixt_pipeline.diagnosis.evidence.observations import Observations
+from nixt_pipeline.diagnosis.evidence.evidence import Evidence
 from nixt_pipeline.diagnosis.evidence.write_times import WriteTimes
-from nixt_pipeline.diagnosis.findings import Finding
 from nixt_pipeline.settings import Thresholds
 
 # Fewer times than this tell a drift from a few late dumps only by luck.
@@ -38,8 +38,23 @@ class HostClock:
     drift_ppm: float | None
 
 
-def find_clock_skew(times: Sequence[WriteTimes], seen: Observations, limits: Thresholds) -> list[Finding]:
+@dataclass(frozen=True)
+class ClockSkew(Suspect):
+    """The clocks of these hosts are off."""
+
+    clocks: dict[str, HostClock]
+
+
+@dataclass(frozen=True)
+class ClockSet(Suspect):
+    """Clocks were set while the job ran."""
+
+    step: ClockStep
+
+
+def find_clock_skew(evidence: Evidence, _before: Sequence[Suspect], limits: Thresholds) -> list[ClockSkew | ClockSet]:
     """Hosts whose clocks are off by more than what the log can tell, or were set."""
+    times, seen = evidence.write_times, evidence.seen
     steps = [step for step in seen.clock_steps if _is_seen(step, times, seen.clock_steps)]
     clocks = host_clocks([without_steps(block, by_host, steps) for block, by_host in times])
     off = {
@@ -47,7 +62,7 @@ def find_clock_skew(times: Sequence[WriteTimes], seen: Observations, limits: Thr
         for host, clock in clocks.items()
         if abs(clock.offset_us) - clock.uncertainty_us > limits.diagnosis.max_clock_offset_us
     }
-    return ([_finding(off, seen)] if off else []) + [_set_finding(step, seen) for step in steps]
+    return [*([ClockSkew(off)] if off else []), *(ClockSet(step) for step in steps)]
 
 
 def without_steps(block: int, by_host: Mapping[str, int], steps: Iterable[ClockStep]) -> dict[str, int]:
@@ -124,48 +139,3 @@ def _slope(at_us: np.ndarray, distance_us: np.ndarray) -> float | None:
     measured_us = [float(np.median(distance_us[at_us == at])) for at in passes]
     slope, _, low, high = theilslopes(measured_us, passes)
     return float(slope) if low > 0 or high < 0 else None
-
-
-def _finding(off: dict[str, HostClock], seen: Observations) -> Finding:
-    hosts = tuple(off)
-    shown = ", ".join(_in_words(host, clock) for host, clock in list(off.items())[:8])
-    return Finding(
-        kind="clock-skew",
-        severity="info",
-        level="host",
-        hosts=hosts,
-        # Of hosts that only ever meet in pairs, either clock may be the wrong one.
-        ambiguous=len(hosts) > 1,
-        evidence=f"Collectives that hosts left together were written at different times: {shown} from the others.",
-        counter_evidence=(
-            "Known to the scatter of the dump times only. No finding rests on it: nothing among the"
-            f" {len(seen.hosts)} hosts is ordered by their clocks."
-        ),
-        next_step="Check time synchronisation (chrony or NTP) on these hosts before joining their logs by time.",
-    )
-
-
-def _set_finding(step: ClockStep, seen: Observations) -> Finding:
-    everywhere = len(step.hosts) == len(seen.hosts)
-    who = f"The clock of {step.hosts[0]} was" if len(step.hosts) == 1 else "The clocks of all hosts were"
-    way = "ahead" if step.step_us > 0 else "back"
-    return Finding(
-        kind="clock-skew",
-        severity="info",
-        level="run" if everywhere and len(step.hosts) > 1 else "host",
-        hosts=step.hosts,
-        onset_us=seen.block_end_us[step.block - 1] if step.block else None,
-        evidence=f"{who} set {way} by {abs(step.step_us) / 1e6:,.4g} s while the job ran.",
-        counter_evidence=(
-            "A pause of the whole job that lasts as long would look the same."
-            if everywhere and step.step_us > 0
-            else "Known to the dump times only. No finding rests on it: stretches of the job are measured without it."
-        ),
-        next_step="Let chrony or NTP slew clocks instead of stepping them, and mind this when joining logs by time.",
-    )
-
-
-def _in_words(host: str, clock: HostClock) -> str:
-    drift = f", drifting by {clock.drift_ppm:+.3g} ppm" if clock.drift_ppm is not None else ""
-    scatter = f"{clock.uncertainty_us / 1e3:.2g} ms" if clock.uncertainty_us >= 1_000 else "less than 1 ms"
-    return f"{host} by {clock.offset_us / 1e6:+.3g} s (give or take {scatter}{drift})"

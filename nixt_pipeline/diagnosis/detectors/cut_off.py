@@ -6,16 +6,18 @@ itself tells: it is cut at moments of its own past, and what it looks like there
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import duckdb
 import numpy as np
 import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
 from nixt_pipeline.diagnosis.detectors.tracks import TAIL_CHANCE, Series, Track
-from nixt_pipeline.diagnosis.evidence.processes import Process, process_of
+from nixt_pipeline.diagnosis.evidence.frontier import Reach
+from nixt_pipeline.diagnosis.evidence.history import History
+from nixt_pipeline.diagnosis.evidence.moments import Reached
+from nixt_pipeline.diagnosis.evidence.processes import Process
 
 Ints = NDArray[np.int64]
 
@@ -28,21 +30,6 @@ _MOST_ROWS = 4_000
 # no alarm. Where one communicator stands out, it is worth a note as long as a killed job seldom looks so.
 MAY_BE_KILLED = 0.01
 SELDOM_KILLED = 0.1
-
-_REACHED = """
-SELECT r.comm_key, r.coll, p.hostname, p.pid, p.name, r.moment, r.reached
-FROM (
-    SELECT
-        comm_key, coll, writer,
-        ((dump_timestamp_us - $begin) * $moments // $span)::BIGINT AS moment, max(coll_sn)::BIGINT AS reached
-    FROM eager_records
-    WHERE coll IN (SELECT unnest($colls)) AND coll_sn IS NOT NULL
-        AND dump_timestamp_us BETWEEN $earliest AND $end AND n_ranks > 1
-        AND comm_key IN (SELECT unnest($communicators))
-    GROUP BY ALL
-) AS r
-JOIN diagnosed_processes AS p ON p.writer = r.writer
-"""
 
 
 @dataclass(frozen=True)
@@ -79,10 +66,15 @@ class Past:
 
 
 def past_of(
-    con: duckdb.DuckDBPyConnection, series: Sequence[Series], ends_us: Mapping[Process, int], earliest_us: int
+    history: History,
+    frontier: Iterable[Reach],
+    series: Sequence[Series],
+    ends_us: Mapping[Process, int],
+    earliest_us: int,
 ) -> Past:
-    """The past of the `series` of one part of a launch, the most telling first. `ends_us`: when each process wrote its
-    last record, by which the clocks of the hosts are compared; write times before `earliest_us` are none."""
+    """The past of the `series` of one part of a launch, the most telling first. `frontier`: how far everybody got;
+    `ends_us`: when each process wrote its last record, by which the clocks of the hosts are compared; write times
+    before `earliest_us` are none."""
     rows_to = np.cumsum([len(item.last) for item in series])
     series = series[: max(1, int(np.searchsorted(rows_to, _MOST_ROWS, "right")))]
     nothing = Past(series, np.zeros((len(series), 0), dtype=np.int64), np.zeros(0, dtype=np.bool_))
@@ -91,17 +83,11 @@ def past_of(
     if not counted or not shifts:
         return nothing
     end = max(ends_us.values())
-    names = sorted({item.coll for item in series}), sorted({item.communicator for item in series})
-    begin = _begin(con, names, earliest_us, end)
+    names = {(item.communicator, item.coll) for item in series}
+    begin = _begin(frontier, names, earliest_us, end)
     if begin is None or begin >= end:
         return nothing  # written at once, when it ended: a killed job leaves nothing
-    rows = con.sql(
-        _REACHED,
-        params={
-            "begin": begin, "span": end - begin + 1, "moments": _MOMENTS, "end": end, "earliest": earliest_us,
-            "colls": names[0], "communicators": names[1],
-        },
-    ).fetchall()  # fmt: skip
+    rows = history.reached(names, (begin, end), earliest_us, _MOMENTS)
     per_us = _MOMENTS / (end - begin + 1)
     reached = _reached(rows, series, {host: round(shift * per_us) for host, shift in shifts.items()})
     furthest = np.stack([rows_of.max(axis=0) for rows_of in reached])
@@ -119,15 +105,20 @@ def past_of(
     return Past(series, furthest[:, past], np.asarray(agrees, dtype=np.bool_)[past])
 
 
-def _begin(
-    con: duckdb.DuckDBPyConnection, names: tuple[list[str], list[int]], earliest_us: int, end_us: int
-) -> int | None:
-    [(begin,)] = con.sql(
-        "SELECT min(first_us) FROM frontier WHERE first_us BETWEEN $earliest AND $end"
-        " AND coll IN (SELECT unnest($colls)) AND comm_key IN (SELECT unnest($communicators))",
-        params={"colls": names[0], "communicators": names[1], "earliest": earliest_us, "end": end_us},
-    ).fetchall()
-    return None if begin is None else int(begin)
+def _begin(frontier: Iterable[Reach], names: Collection[tuple[int, str]], earliest_us: int, end_us: int) -> int | None:
+    """When the first record was written of the communicators and functions that are looked at."""
+    communicators, colls = {communicator for communicator, _ in names}, {coll for _, coll in names}
+    return min(
+        (
+            reach.first_us
+            for reach in frontier
+            if reach.first_us is not None
+            and earliest_us <= reach.first_us <= end_us
+            and reach.coll in colls
+            and reach.communicator in communicators
+        ),
+        default=None,
+    )
 
 
 def _shifts(ends_us: Mapping[Process, int]) -> dict[str, float]:
@@ -140,18 +131,16 @@ def _shifts(ends_us: Mapping[Process, int]) -> dict[str, float]:
     return {host: middle - usual for host, middle in middles.items()}
 
 
-def _reached(
-    rows: Iterable[tuple[int, str, str, int, str, int, int]], series: Sequence[Series], shifts: Mapping[str, int]
-) -> list[Ints]:
+def _reached(rows: Iterable[Reached], series: Sequence[Series], shifts: Mapping[str, int]) -> list[Ints]:
     """How far each process (row) of each series was at each moment (column)."""
     place = {(item.communicator, item.coll): number for number, item in enumerate(series)}
     member = [{process: row for row, process in enumerate(item.last)} for item in series]
     reached = [np.full((len(item.last), _MOMENTS), -1, dtype=np.int64) for item in series]
-    for communicator, coll, host, pid, name, moment, number in rows:
+    for communicator, coll, process, moment, number in rows:
         at = place.get((communicator, coll))
-        row = None if at is None else member[at].get(process_of(host, pid, name))
+        row = None if at is None else member[at].get(process)
         if at is not None and row is not None:
-            column = min(max(moment - shifts.get(host, 0), 0), _MOMENTS - 1)
+            column = min(max(moment - shifts.get(process[0], 0), 0), _MOMENTS - 1)
             reached[at][row, column] = max(reached[at][row, column], number - series[at].before)
     return [np.maximum.accumulate(rows_of, axis=1) for rows_of in reached]
 

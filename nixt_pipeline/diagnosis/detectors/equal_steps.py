@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis.detectors.mid_step import MidStep, Operation
+from nixt_pipeline.diagnosis.detectors.mid_step import MidStep
+from nixt_pipeline.diagnosis.evidence.operations import Operation
 
 Ints = NDArray[np.int64]
 

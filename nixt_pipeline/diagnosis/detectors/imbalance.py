@@ -6,14 +6,15 @@ tells a slow host from a stage with more work.
 """
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nixt_pipeline.diagnosis.detectors.suspect import Suspect
 from nixt_pipeline.diagnosis.detectors.windows import Window, densest_window, noise_of
 from nixt_pipeline.diagnosis.evidence.observations import Observations
-from nixt_pipeline.diagnosis.evidence.processes import hosts_of, names_of
-from nixt_pipeline.diagnosis.findings import Effect, Finding
+from nixt_pipeline.diagnosis.evidence.processes import hosts_of
 from nixt_pipeline.settings import Thresholds
 
 Floats = NDArray[np.float64]
@@ -22,12 +23,43 @@ Floats = NDArray[np.float64]
 _FASTEST = 0.1
 
 
-def find_imbalance(seen: Observations, limits: Thresholds) -> list[Finding]:
+@dataclass(frozen=True)
+class SlowStage(Suspect):
+    """A host that is a stage of its own, and computed `slowdown` times as long from some point on; what that lost, in
+    microseconds of each process, and its share of the time."""
+
+    host: str
+    window: Window
+    slowdown: float
+    lost_us: float
+    cost_share: float
+
+
+@dataclass(frozen=True)
+class HeavyStage(Suspect):
+    """A stage of some hosts that computes `ratio` times as long as the others of so many `stages`, throughout."""
+
+    hosts: tuple[str, ...]
+    ratio: float
+    stages: int
+
+
+@dataclass(frozen=True)
+class Turns(Suspect):
+    """Ranks wait for one another, now for this one and now for that one: the share of the time that this takes in the
+    middle one of some communicators, and how much of it is for the one most waited for."""
+
+    communicators: int
+    waiting_share: float
+    most_share: float
+
+
+def find_imbalance(seen: Observations, limits: Thresholds) -> list[SlowStage | HeavyStage]:
     """Stages with more work than the others, hosts that are a stage of their own and became slow, and waiting in turns.
 
     Stages can be compared only when Send and Recv were recorded: otherwise their waiting is unknown.
     """
-    findings = []
+    found: list[SlowStage | HeavyStage] = []
     if len(seen.stages()) > 1 and seen.matched_p2p > 0:
         work = _work(seen)
         for number in range(len(work)):
@@ -37,13 +69,13 @@ def find_imbalance(seen: Observations, limits: Thresholds) -> list[Finding]:
             changed = _changed(ratio, work[number], limits)
             hosts = hosts_of(seen.stages()[number])
             if changed is not None and len(hosts) == 1:
-                findings.append(_slow_stage(seen, hosts[0], *changed, work[number]))
+                found.append(_slow_stage(seen, hosts[0], *changed, work[number]))
             elif changed is None and float(np.median(ratio)) >= limits.diagnosis.min_slowdown:
-                findings.append(_heavy_stage(hosts, float(np.median(ratio)), len(work)))
-    return findings
+                found.append(HeavyStage(hosts, float(np.median(ratio)), len(work)))
+    return found
 
 
-def find_turns(seen: Observations, limits: Thresholds) -> list[Finding]:
+def find_turns(seen: Observations, limits: Thresholds) -> list[Turns]:
     """Waiting that costs as much as a late rank would, but is now for this one and now for that one."""
     by_comm: dict[int, dict[object, float]] = defaultdict(lambda: defaultdict(float))
     for arrival in seen.arrivals:
@@ -57,19 +89,7 @@ def find_turns(seen: Observations, limits: Thresholds) -> list[Finding]:
         or np.median(turns) >= limits.diagnosis.min_last_share
     ):
         return []
-    return [
-        Finding(
-            kind="imbalance",
-            severity="info",
-            level="run",
-            evidence=(
-                f"In the middle one of {len(shares)} communicators, ranks wait {np.median(shares):.1%} of the time for"
-                f" one another, and the one most waited for has {np.median(turns):.0%} of it."
-            ),
-            counter_evidence="Nobody comes last for long: uneven batches, experts or hosts' noise, not a slow part.",
-            next_step="Look at how evenly work is dealt out: sequence lengths, expert routing, garbage collection.",
-        )
-    ]
+    return [Turns(len(shares), float(np.median(shares)), float(np.median(turns)))]
 
 
 def _work(seen: Observations) -> Floats:
@@ -108,37 +128,7 @@ def _beyond(values: Floats, usual: Floats, quantile: float) -> Floats:
     return values / level - 1 if level > 0 else np.zeros_like(values)
 
 
-def _slow_stage(seen: Observations, host: str, window: Window, slowdown: float, work: Floats) -> Finding:
+def _slow_stage(seen: Observations, host: str, window: Window, slowdown: float, work: Floats) -> SlowStage:
     part = window.part()
-    lost = float((work[part] * (1 - 1 / slowdown)).sum())
-    return Finding(
-        kind="late-arrival",
-        severity="P2",
-        level="host",
-        hosts=(host,),
-        processes=names_of(process for process in seen.processes if process[0] == host),
-        onset_us=window.onset_us(seen.block_end_us),
-        until_us=window.until_us(seen.block_end_us),
-        effect=Effect(lost / float(seen.block_us[part].sum()), slowdown, lost * len(seen.processes) / 1e6),
-        evidence=(
-            f"{host}, a pipeline stage of its own, computes {slowdown:.2g} times as long against the other stages as it"
-            f" did before, in {window.length} of {seen.blocks} stretches of the job."
-        ),
-        counter_evidence="No other host does the same work: a change of the work of this stage would look the same.",
-        next_step=f"Look at GPU clocks, power and temperature of {host}, and whether its stage got more work.",
-    )
-
-
-def _heavy_stage(hosts: tuple[str, ...], ratio: float, stages: int) -> Finding:
-    return Finding(
-        kind="imbalance",
-        severity="info",
-        level="run",
-        hosts=hosts,
-        evidence=(
-            f"All processes of one of {stages} pipeline stages compute {ratio:.2g} times as long as those of the other"
-            " stages, throughout the job."
-        ),
-        counter_evidence="It is a role and no fault: embedding, loss, or more layers than the other stages have.",
-        next_step="Balance the layers of the pipeline's stages if the others' waiting matters.",
-    )
+    lost_us = float((work[part] * (1 - 1 / slowdown)).sum())
+    return SlowStage(host, window, slowdown, lost_us, lost_us / float(seen.block_us[part].sum()))

@@ -13,6 +13,7 @@ A name is given only when collectives confirm it: in those where somebody waited
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,13 +48,22 @@ _HOST_SHARE = 0.75
 
 
 @dataclass(frozen=True)
+class Launched:
+    """Whose lateness it is by its launches, and how long after these its kernels and those of the others start."""
+
+    late: Literal["cpu", "gpu", "both"]
+    own_lag_us: float
+    others_lag_us: float
+
+
+@dataclass(frozen=True)
 class Late:
     """An entity that is late by its own doing, before it is put into words.
 
     `cost_share`: of the time in its window; `typical_share`: in the middle block, which a checkpoint does not move.
     `last_share`: of the waiting in its collectives, how much was for it; None where a later one hides it.
-    `intermittent`: late in the marked blocks of its window only. `cause`: a sentence about its CPU or GPU, where that
-    was recorded. `any_of_process`: confirmed only where any rank of its process may be meant.
+    `intermittent`: late in the marked blocks of its window only. `launched`: whether its CPU or its GPU is late, where
+    that was recorded. `any_of_process`: confirmed only where any rank of its process may be meant.
     """
 
     level: str
@@ -71,7 +81,7 @@ class Late:
     waited_cells: int
     peers: int
     intermittent: bool = False
-    cause: str = ""
+    launched: Launched | None = None
     any_of_process: bool = False
 
 

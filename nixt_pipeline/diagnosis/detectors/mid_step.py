@@ -4,22 +4,19 @@ A job runs whole steps. When the last operations of a communicator begin one and
 next in a step was never completed, whoever waits in it. This needs no alike communicator that got further.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis.evidence.processes import Process, name_of
+from nixt_pipeline.diagnosis.evidence.operations import Log, Operation
 
 Ints = NDArray[np.int64]
 
 # The longest step looked for. One that has more operations mostly repeats some of them, as layers do.
 _LONGEST_STEP = 512
-# A process of which all communicators have long steps has thousands of different operations.
-_MOST_OPERATIONS = 50_000
 # Fewer whole steps show no order.
 _STEPS = 6
 # So much of the operations is in whole steps, and the rest in evaluations between them.
@@ -28,38 +25,6 @@ _IN_STEPS = 0.85
 _LARGE = 8
 # Framework prefetching adds so many gathers of the backward pass to the run of them that begins a step.
 _PREFETCHED = 2
-# Passes of the dump thread are at least so far apart (the shortest interval in the plugin's documentation is 500 us).
-_PASS_US = 400
-
-# What one process completed. The rows keep the order of its log, in which a communicator has its operations as they
-# were completed; what was written at once has one time.
-_COMPLETED = """
-SELECT comm_key, hash(coll, coalesce(coll_msg_size_bytes, 0)) AS operation, hash(comm_key, coll) AS series,
-    coll_sn::BIGINT AS sn, coalesce(dump_timestamp_us, 0) AS written_us
-FROM plausible_events
-WHERE hostname = $hostname AND pid = $pid
-    AND writer = (SELECT writer FROM diagnosed_processes WHERE name = $process)
-    AND kind = 'collective' AND n_ranks > 1 AND coll_sn IS NOT NULL
-"""
-
-# Its different operations, by hash.
-_OPERATIONS = """
-SELECT DISTINCT hash(coll, coalesce(coll_msg_size_bytes, 0)) AS operation, coll,
-    coalesce(coll_msg_size_bytes, 0) AS size_bytes
-FROM plausible_events
-WHERE hostname = $hostname AND pid = $pid
-    AND writer = (SELECT writer FROM diagnosed_processes WHERE name = $process)
-    AND kind = 'collective' AND n_ranks > 1 AND coll_sn IS NOT NULL
-ORDER BY operation
-LIMIT $most + 1
-"""
-
-# How many collectives of each communicator anybody recorded; those of CUDA graphs are no steps.
-_KNOWN = """
-SELECT comm_key, sum(cells - replays)
-FROM covered_series WHERE incarnation = $incarnation
-GROUP BY ALL
-"""
 
 
 class _Steps(NamedTuple):
@@ -74,24 +39,6 @@ class _Steps(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Operation:
-    """A collective function and the size of its message in bytes."""
-
-    coll: str
-    size_bytes: int
-
-
-@dataclass(frozen=True)
-class Log:
-    """What one process completed in one communicator, in which pass of the dump thread it wrote each of that, and when
-    (Unix microseconds; empty where that is not known)."""
-
-    operations: list[Operation]
-    passes: Ints
-    written_us: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-
-
-@dataclass(frozen=True)
 class MidStep:
     """A communicator (the hash of its identity) that did `done` of the operations of a `step`, after `steps` whole ones
     and nothing since. `by_pauses`: how many operations a step has is told from the pauses between steps."""
@@ -103,60 +50,13 @@ class MidStep:
     by_pauses: bool = False
 
 
-def stopped_in_step(
-    con: duckdb.DuckDBPyConnection, incarnation: int, process: Process, communicators: Collection[int]
-) -> list[MidStep]:
-    """Which of the `communicators` (hashes) of a launch stopped in the middle of a step, by the log of the busiest
-    `process`, of those of which it recorded all that anybody did. Call it after `coverage.measure`, for a log that
-    reaches to the end in which nothing got less far than its alike."""
-    logs = logs_of(con, incarnation, process, communicators)
+def stopped_in_step(logs: Mapping[int, Log]) -> list[MidStep]:
+    """Which communicators stopped in the middle of a step, by the log of the busiest process, of those of which it
+    recorded all that anybody did. For a log that reaches to the end in which nothing got less far than its alike."""
     stops = [mid_step(communicator, log.operations) for communicator, log in logs.items()]
     begun = [stop for stop in stops if stop is not None]
     last = None if begun else one_less(logs)
     return begun if last is None else [last]
-
-
-def logs_of(
-    con: duckdb.DuckDBPyConnection,
-    incarnation: int,
-    process: Process,
-    communicators: Collection[int],
-    most_operations: int = _MOST_OPERATIONS,
-) -> dict[int, Log]:
-    """What one process wrote by communicator, without those that lack what others recorded; nothing when it has more
-    different operations than `most_operations`."""
-    known = dict(con.sql(_KNOWN, params={"incarnation": incarnation}).fetchall())
-    own_records = {"hostname": process[0], "pid": process[1], "process": name_of(process)}
-    distinct = con.sql(_OPERATIONS, params=own_records | {"most": most_operations}).fetchall()
-    if len(distinct) > most_operations:
-        return {}  # what hardly ever repeats has no steps
-    operations = {number: Operation(coll, size) for number, coll, size in distinct}
-    con.execute("SET preserve_insertion_order = true")
-    rows = con.sql(_COMPLETED, params=own_records).fetchnumpy()
-    con.execute("SET preserve_insertion_order = false")
-    times = np.sort(rows["written_us"])
-    begins = times[np.diff(times, prepend=times[:1]) > _PASS_US]
-    by_time = np.lexsort((rows["written_us"], rows["comm_key"]))  # stable
-    order = by_number(by_time, rows["series"], rows["sn"])
-    found, firsts = np.unique(rows["comm_key"][by_time], return_index=True)
-    logs = {}
-    places = (np.split(in_turn, firsts[1:]) for in_turn in (order, by_time))
-    for communicator, own, in_time in zip(found.tolist(), *places, strict=True):
-        done = [operations[number] for number in rows["operation"][own].tolist()]
-        written_us = rows["written_us"][in_time]
-        log = Log(done, np.searchsorted(begins, written_us, "right"), written_us)
-        if communicator in communicators and len(own) == known.get(communicator):
-            logs[communicator] = log
-    return logs
-
-
-def by_number(order: Ints, series: Ints, numbers: Ints) -> Ints:
-    """The records in `order`, but those of one series among themselves by their sequence numbers: times within a pass
-    of the dump thread, and of logs that were merged, need not rise."""
-    places = np.argsort(series[order], kind="stable")
-    sorted_by_number: Ints = np.empty_like(order)
-    sorted_by_number[places] = np.lexsort((numbers, series))
-    return sorted_by_number
 
 
 def mid_step(communicator: int, operations: Sequence[Operation]) -> MidStep | None:

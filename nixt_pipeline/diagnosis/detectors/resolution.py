@@ -5,15 +5,14 @@ missing, and who lacks less than that variation explains is not told.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from nixt_pipeline.diagnosis.detectors.lateness import deficits
 from nixt_pipeline.diagnosis.detectors.transfer import paths_of
 from nixt_pipeline.diagnosis.detectors.windows import noise_of
-from nixt_pipeline.diagnosis.evidence.observations import Observations
-from nixt_pipeline.diagnosis.evidence.parts import Span, waiting_together
+from nixt_pipeline.diagnosis.evidence.observations import Observations, Span
+from nixt_pipeline.diagnosis.evidence.parts import waiting_together
 from nixt_pipeline.diagnosis.evidence.processes import Process, names_of
 from nixt_pipeline.diagnosis.evidence.stages import operations_of
 from nixt_pipeline.diagnosis.findings import REPLAYED, RunCoverage
@@ -44,9 +43,9 @@ class Resolution:
     unjudged: str = ""
 
 
-def resolution_of(seen: Observations, spans: Mapping[int, Span], limits: Thresholds) -> Resolution:
-    """What could have been told of the launch, had it been there; `spans`: of its communicators, by number."""
-    if _several_gpus(seen, spans):
+def resolution_of(seen: Observations, limits: Thresholds) -> Resolution:
+    """What could have been told of the launch, had it been there."""
+    if _several_gpus(seen):
         return Resolution(None, SEVERAL_GPUS)
     stages = [stage for stage in seen.stages() if len(stage) > 1]
     if sum(map(len, stages)) * 2 < len(seen.processes) - len(unordered(seen, limits)) or not stages:
@@ -113,7 +112,7 @@ def _not_compared(seen: Observations) -> str:
     return f"whether transfers of {kinds:,} functions and sizes ({share:.0%} of the bytes) are slow was not looked at"
 
 
-def _several_gpus(seen: Observations, spans: Mapping[int, Span]) -> bool:
+def _several_gpus(seen: Observations) -> bool:
     """Whether processes share several communicators that do the same at the same time. A GPU is in one such group; a
     process in which each GPU has groups of its own, and none of them two of its GPUs, is in as many as it has GPUs."""
     operations = operations_of(seen)
@@ -121,14 +120,14 @@ def _several_gpus(seen: Observations, spans: Mapping[int, Span]) -> bool:
     for transfer in seen.transfers:
         if transfer.path[0] == "collective":
             kinds[transfer.comm].add(transfer.alike)
-    groups: dict[tuple[frozenset[Process], frozenset[tuple[object, ...]]], list[int]] = defaultdict(list)
+    groups: dict[tuple[frozenset[Process], frozenset[tuple[object, ...]]], list[tuple[Span, int]]] = defaultdict(list)
     for comm in seen.communicators:
-        if len(set(comm.members)) > 1 and kinds[comm.number] and comm.number in spans:
-            groups[frozenset(comm.members), frozenset(kinds[comm.number])].append(comm.number)
+        if len(set(comm.members)) > 1 and kinds[comm.number] and comm.span is not None:
+            groups[frozenset(comm.members), frozenset(kinds[comm.number])].append((comm.span, comm.number))
     for group in groups.values():
-        for one, other in pairwise(sorted(group, key=lambda number: spans[number])):
+        for (span, one), (other_span, other) in pairwise(sorted(group)):
             busy = operations[one], operations[other]
-            if max(busy) <= _EQUALLY_BUSY * min(busy) and _together(spans[one], spans[other]):
+            if max(busy) <= _EQUALLY_BUSY * min(busy) and _together(span, other_span):
                 return True
     return False
 

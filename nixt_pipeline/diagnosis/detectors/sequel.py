@@ -12,8 +12,8 @@ from statistics import median
 
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.launches import Launch
-from nixt_pipeline.diagnosis.evidence.observations import Communicator
-from nixt_pipeline.diagnosis.evidence.parts import Part, Span
+from nixt_pipeline.diagnosis.evidence.observations import Communicator, Span
+from nixt_pipeline.diagnosis.evidence.parts import Part
 from nixt_pipeline.diagnosis.evidence.processes import Process
 
 # What goes on for so much of the time, and for so many steps, does not wait: a hang stops the rest within a step.

@@ -91,6 +91,14 @@ def together(stops: Sequence[Stop]) -> Stop:
     )
 
 
+def ahead(stop: Stop, tracks: Iterable[Track]) -> int:
+    """How many that do the same as those that stopped first got further."""
+    families = {track.family for track in stop.first}
+    return len(
+        {track.carrier for track in tracks if track.family in families} - {track.carrier for track in stop.first}
+    )
+
+
 def _lead(group: Iterable[Track], usual: Mapping[tuple[Hashable, ...], int]) -> int:
     """By how many operations the alike of what carries most of a hang are ahead of it."""
     leads: dict[tuple[int, frozenset[Process]], int] = defaultdict(int)

@@ -15,6 +15,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 from numpy.typing import NDArray
 
+from nixt_pipeline.diagnosis.detectors.suspect import Suspect
 from nixt_pipeline.diagnosis.detectors.windows import Marks, Window, chance, densest_window
 from nixt_pipeline.diagnosis.evidence.observations import Observations, Transfer
 from nixt_pipeline.diagnosis.evidence.parts import in_lockstep
@@ -86,7 +87,7 @@ class SlowPath:
 
 
 @dataclass(frozen=True)
-class Blame:
+class Blame(Suspect):
     """Who explains a set of slow paths of one medium: the left-over hosts or processes, or the paths themselves. Of the
     fabric, hosts are those that are on every path: one of them may be it instead."""
 

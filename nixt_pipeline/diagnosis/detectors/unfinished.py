@@ -10,12 +10,11 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from nixt_pipeline.diagnosis.detectors.tracks import Series
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
+from nixt_pipeline.diagnosis.evidence.passes import SAME_PASS_US
 from nixt_pipeline.diagnosis.evidence.processes import Process
 
 # Fewer steps show no regularity.
 _REGULAR = 20
-# Records of one pass of the dump thread are written within this, in no order.
-_SAME_PASS_US = 1_000
 
 Kind = tuple[Hashable, ...]
 
@@ -60,5 +59,5 @@ def _begins(series: Sequence[Series], frontier: Iterable[Reach]) -> dict[Kind, d
 def _comes_before(one: Mapping[Process, int], other: Mapping[Process, int]) -> bool | None:
     """Whether the one kind begins before the other; None when no process tells, or some contradict others."""
     lags = [other[process] - one[process] for process in one.keys() & other.keys()]
-    earlier, later = any(lag > _SAME_PASS_US for lag in lags), any(lag < -_SAME_PASS_US for lag in lags)
+    earlier, later = any(lag > SAME_PASS_US for lag in lags), any(lag < -SAME_PASS_US for lag in lags)
     return None if earlier == later else earlier

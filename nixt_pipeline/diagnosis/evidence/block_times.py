@@ -9,10 +9,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from nixt_pipeline.diagnosis.evidence.passes import PASS_US
+from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
 from nixt_pipeline.settings import Thresholds
 
 Floats = NDArray[np.float64]
@@ -36,8 +37,6 @@ ORDER BY ALL
 
 # Write times closer than this share of a mean block are those of one pass of the dump thread.
 _SAME_PASS = 0.05
-# Passes of the dump thread are at least so far apart (the shortest interval in the plugin's documentation is 500 us).
-_PASS_US = 400
 # A gap of so many usual ones is a pause of everybody or a change of all clocks: either way no pace of the job.
 _NO_PACE = 10
 # A change of a clock's distance is no scatter when it is so many standard deviations of it.
@@ -73,13 +72,13 @@ class BlockTimes:
     steps: tuple[ClockStep, ...]
 
 
-def block_times(con: duckdb.DuckDBPyConnection, blocks: int, span_us: float, limits: Thresholds) -> BlockTimes:
-    """The times of the blocks in `blocked_cells`; `span_us` is how long the job lasted, for logs that do not tell."""
+def block_times(tables: LaunchTables, span_us: float, limits: Thresholds) -> BlockTimes:
+    """The times of the blocks of a launch; `span_us` is how long the job lasted, for logs that do not tell."""
     bounds = {"earliest": limits.ingest.min_timestamp_us, "latest": limits.ingest.max_timestamp_us}
-    written = con.sql(_WRITTEN, params=bounds).fetchnumpy()
+    written = tables.con.sql(_WRITTEN, params=bounds).fetchnumpy()
     keys = list(zip(written["hostname"].tolist(), written["comm"].tolist(), strict=True))
     rows = {key: number for number, key in enumerate(sorted(set(keys)))}
-    ends = np.full((len(rows), blocks), np.nan)
+    ends = np.full((len(rows), tables.blocks), np.nan)
     ends[[rows[key] for key in keys], written["block"]] = written["until_us"]
     return times_of(ends, [host for host, _ in rows], span_us, limits)
 
@@ -154,7 +153,7 @@ def _at_pace(gaps: Floats) -> tuple[Floats, list[tuple[int, float]]]:
 
 def _usual(gaps: Floats) -> float:
     """The middle one of the gaps between passes; 0 where all was written in one."""
-    forward = gaps[gaps > _PASS_US]
+    forward = gaps[gaps > PASS_US]
     return float(np.median(forward)) if len(forward) else 0.0
 
 

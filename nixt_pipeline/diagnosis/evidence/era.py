@@ -3,18 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import duckdb
 import pyarrow as pa
 
 from nixt_pipeline.diagnosis.evidence import queries
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
+from nixt_pipeline.diagnosis.evidence.passes import PASS_US
 from nixt_pipeline.diagnosis.evidence.processes import Process, name_of
+from nixt_pipeline.diagnosis.evidence.tables import LaunchTables, RunTables
 
 Span = tuple[int, int]
 # Fewer passes of the dump thread do not tell how long parts of an era lasted.
 _LEAST_PASSES = 10
-# Passes are at least so far apart (the shortest interval in the plugin's documentation is 500 us).
-PASS_US = 400
 
 _PASSES = """
 SELECT coalesce(median(passes), 0)
@@ -64,8 +63,9 @@ class Era:
         )
 
 
-def restrict(con: duckdb.DuckDBPyConnection, era: Era | None) -> None:
+def restrict(run: RunTables, era: Era | None) -> None:
     """Create the views from which a launch is observed, of one of its eras only unless that is None."""
+    con = run.con
     if era is None:
         con.execute(queries.WHOLE_LAUNCH)
         return
@@ -84,7 +84,7 @@ def restrict(con: duckdb.DuckDBPyConnection, era: Era | None) -> None:
     con.execute(queries.ONE_ERA)
 
 
-def tells_times(con: duckdb.DuckDBPyConnection) -> bool:
-    """Whether the era that was observed last was written in enough passes to tell how long its parts lasted."""
-    [(passes,)] = con.sql(_PASSES, params={"pass": PASS_US}).fetchall()
+def tells_times(tables: LaunchTables) -> bool:
+    """Whether an era was written in enough passes to tell how long its parts lasted."""
+    [(passes,)] = tables.con.sql(_PASSES, params={"pass": PASS_US}).fetchall()
     return bool(passes >= _LEAST_PASSES)

@@ -14,10 +14,10 @@ import duckdb
 import pyarrow as pa
 
 from nixt_pipeline.diagnosis.evidence.alike import Pace
-from nixt_pipeline.diagnosis.evidence.era import AFTER_ALL, BEFORE_ALL, PASS_US, Era
+from nixt_pipeline.diagnosis.evidence.era import AFTER_ALL, BEFORE_ALL, Era
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.observations import Observations
-from nixt_pipeline.diagnosis.evidence.parts import numbered_in, read_spans
+from nixt_pipeline.diagnosis.evidence.passes import PASS_US
 from nixt_pipeline.diagnosis.evidence.processes import Process, name_of
 from nixt_pipeline.diagnosis.evidence.replacements import (
     REGULAR,
@@ -30,6 +30,7 @@ from nixt_pipeline.diagnosis.evidence.replacements import (
     shifts_of,
     successions,
 )  # fmt: skip
+from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
 
 # A job of more eras has no stretches to speak of, and is looked at as a whole.
 _MOST_ERAS = 12
@@ -83,21 +84,21 @@ ORDER BY ALL
 """
 
 
-def find_eras(con: duckdb.DuckDBPyConnection, seen: Observations, reaches: Sequence[Reach]) -> list[Era]:
-    """The eras of the launch that `seen` shows, in the order of time; none where no communicator was replaced, as in
-    most jobs. `reaches` are those of the run. Call it after `observe`."""
-    numbered, spans = numbered_in(con, seen.communicators), read_spans(con)
+def find_eras(tables: LaunchTables, seen: Observations, reaches: Sequence[Reach]) -> tuple[Era, ...]:
+    """The eras of the whole launch that `seen` shows, in the order of time; none where no communicator was replaced, as
+    in most jobs. `reaches` are those of the run."""
+    con, numbered = tables.con, {comm.key: comm for comm in seen.communicators}
     lives, regular = lives_of(reaches, numbered)
     shifts = shifts_of(lives)
     used = {comm: in_use(life, shifts) for comm, life in lives.items()}
     changes = changes_of(con, successions({comm: lives[comm] for comm in regular}), lives, used)
     if not 0 < len(changes) < _MOST_ERAS:
-        return []
+        return ()
     # Of what has no collectives that all wait in, it is only known when it was written.
-    used |= {key: spans[comm.number] for key, comm in numbered.items() if key not in used and comm.number in spans}
+    used |= {key: comm.span for key, comm in numbered.items() if key not in used and comm.span is not None}
     eras_of = {comm: eras_in(span, changes) for comm, span in used.items()}
     if frozenset().union(*eras_of.values()) != frozenset(range(len(changes) + 1)):
-        return []  # times by which nothing was in use say nothing
+        return ()  # times by which nothing was in use say nothing
     members = {comm: frozenset(lives.get(comm) or numbered[comm].members) for comm in used}
     kept = [comm for comm in lives if len(eras_of[comm]) > 1]
     cuts, sharp = _cuts(con, changes, lives, eras_of, members, shifts, kept)
@@ -119,10 +120,10 @@ def find_eras(con: duckdb.DuckDBPyConnection, seen: Observations, reaches: Seque
         for era, of_era in enumerate(records)
     ]
     # What is in no reach (the numbers of graphs, which repeat) does not say how far anybody got.
-    return [
+    return tuple(
         replace(era, reaches=tuple(_counted(reach, era) for reach in era.reaches if _key(reach) in whole))
         for era in eras
-    ]
+    )
 
 
 def _cuts(

@@ -8,26 +8,31 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import duckdb
-
 from nixt_pipeline.diagnosis.evidence.alike import UNKNOWN, Pace
 from nixt_pipeline.diagnosis.evidence.processes import Process, process_of
+from nixt_pipeline.diagnosis.evidence.tables import RunTables
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
 _FRONTIER = """
-CREATE OR REPLACE TEMP TABLE frontier AS
+WITH reached AS (
+    SELECT
+        comm_key, coll, writer,
+        max(coll_sn)::BIGINT AS last_sn, min(coll_sn)::BIGINT AS first_sn, count(*) AS records,
+        max(dump_timestamp_us) AS last_us, min(dump_timestamp_us) AS first_us,
+        -- The slope of few numbers, written in a pass or two, is that of the passes.
+        CASE WHEN last_sn - first_sn >= $regular THEN regr_slope(coll_sn, dump_timestamp_us) END AS per_us,
+        exp(avg(ln(greatest(coll_msg_size_bytes, 1)))) AS size_bytes
+    FROM eager_records  -- a number that repeats does not say how far a process got
+    WHERE coll IN (SELECT unnest($waiting)) AND coll_sn IS NOT NULL
+        AND n_ranks > 1 AND hostname IS NOT NULL AND pid IS NOT NULL
+    GROUP BY ALL
+),
+writers AS (SELECT DISTINCT writer_of(process, hostname, pid) AS writer, hostname, pid, process FROM processes)
 SELECT
-    comm_key, coll, writer,
-    max(coll_sn)::BIGINT AS last_sn, min(coll_sn)::BIGINT AS first_sn, count(*) AS records,
-    max(dump_timestamp_us) AS last_us, min(dump_timestamp_us) AS first_us,
-    -- The slope of few numbers, written in a pass or two, is that of the passes.
-    CASE WHEN last_sn - first_sn >= $regular THEN regr_slope(coll_sn, dump_timestamp_us) END AS per_us,
-    exp(avg(ln(greatest(coll_msg_size_bytes, 1)))) AS size_bytes
-FROM eager_records  -- a number that repeats does not say how far a process got
-WHERE coll IN (SELECT unnest($waiting)) AND coll_sn IS NOT NULL
-    AND n_ranks > 1 AND hostname IS NOT NULL AND pid IS NOT NULL
-GROUP BY ALL
+    comm_key, coll, hostname, pid, process, last_sn, first_sn, records, last_us, first_us, per_us, size_bytes
+FROM reached JOIN writers USING (writer)
+ORDER BY ALL
 """
 
 # Nobody completes one of these before everybody has started it.
@@ -67,18 +72,9 @@ class EarlyEnd:
     last_us: int | None
 
 
-def read_frontier(con: duckdb.DuckDBPyConnection) -> list[Reach]:
-    """The reach of every process of the run behind `con`, also left there as the temporary table `frontier`. Call it
-    after `order_replays`."""
-    con.execute(_FRONTIER, {"waiting": list(WAITING_COLLECTIVES), "regular": _REGULAR})
-    rows = con.sql(
-        "SELECT comm_key, coll, hostname, pid, process, last_sn, first_sn, records, last_us, first_us, per_us,"
-        " size_bytes"
-        " FROM frontier JOIN ("
-        "   SELECT DISTINCT writer_of(process, hostname, pid) AS writer, hostname, pid, process FROM processes"
-        " ) USING (writer)"
-        " ORDER BY ALL"
-    ).fetchall()
+def read_frontier(run: RunTables) -> list[Reach]:
+    """The reach of every process of the run."""
+    rows = run.con.sql(_FRONTIER, params={"waiting": list(WAITING_COLLECTIVES), "regular": _REGULAR}).fetchall()
     return [
         Reach(
             comm, coll, process_of(host, pid, name), last, first, records, last_us, first_us, Pace(per_us, size_bytes)

@@ -2,31 +2,34 @@
 
 from dataclasses import dataclass
 
-import duckdb
+from nixt_pipeline.diagnosis.evidence.tables import RunTables
 
 _LAUNCHES = """
-SELECT incarnation, min(first_dump_us), max(last_dump_us), list(DISTINCT hostname), count(*)
+SELECT
+    incarnation, coalesce(min(first_dump_us), 0), coalesce(max(last_dump_us), 0),
+    coalesce(list(DISTINCT hostname) FILTER (hostname IS NOT NULL), []), count(*), sum(records)::BIGINT
 FROM processes
 GROUP BY incarnation
-HAVING count(first_dump_us) > 0
 ORDER BY ALL
 """
 
 
 @dataclass(frozen=True)
 class Launch:
-    """Another launch of the same directory: when it was recorded, on which hosts, and by how many processes."""
+    """One launch of a directory: when it was recorded (Unix microseconds; 0 without any time), on which hosts, by
+    how many processes, in how many records."""
 
     number: int
     first_us: int
     last_us: int
     hosts: frozenset[str]
     processes: int
+    records: int
 
 
-def read_launches(con: duckdb.DuckDBPyConnection) -> list[Launch]:
-    """All launches of the run that have times, by number."""
-    return [
-        Launch(number, first, last, frozenset(hosts), processes)
-        for number, first, last, hosts, processes in con.sql(_LAUNCHES).fetchall()
-    ]
+def read_launches(run: RunTables) -> tuple[Launch, ...]:
+    """All launches of a run, by number."""
+    return tuple(
+        Launch(number, first, last, frozenset(hosts), processes, records)
+        for number, first, last, hosts, processes, records in run.con.sql(_LAUNCHES).fetchall()
+    )

@@ -18,25 +18,20 @@ from numpy.typing import NDArray
 from nixt_pipeline.diagnosis.evidence import point_to_point as p2p
 from nixt_pipeline.diagnosis.evidence import queries
 from nixt_pipeline.diagnosis.evidence.block_times import ClockStep, block_times
-from nixt_pipeline.diagnosis.evidence.era import Era, restrict
 from nixt_pipeline.diagnosis.evidence.machines import Machines, machines_of
-from nixt_pipeline.diagnosis.evidence.overlap import measure_overlap
+from nixt_pipeline.diagnosis.evidence.occupation import read_occupation
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, process_of
 from nixt_pipeline.diagnosis.evidence.recording import has_one_slot
-from nixt_pipeline.diagnosis.evidence.sampled import filled, like_others, numbered, typical_times
 from nixt_pipeline.diagnosis.evidence.stages import find_stages
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
+from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
 from nixt_pipeline.settings import Thresholds
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Columns = dict[str, NDArray[Any]]
 Edge = p2p.Edge
+Span = tuple[int, int]
 
-# Incomplete collectives that are looked at in each block of a communicator: more tell hardly more, but take memory.
-_MOST_PARTIAL = 24
-# Parts of a step that are told apart when records are missing.
-_MOST_PLACES = 8
 # Functions and message sizes of which transfers are compared: a model has hundreds of them.
 _COMPARED_OPERATIONS = 4_096
 # Where fewer records than this share are looked at, ranks may have waited for one another unseen.
@@ -44,15 +39,12 @@ _WHOLE = 0.98
 # Incomplete collectives of which one has probably the rank that came last, when every third record is lost.
 _LEAST_PARTIAL = 2
 
-# Fewer collectives than this tell no step from the next: a communicator of the start-up is not the job's pulse.
-_PULSE = 20
-MIN_BLOCKS, MAX_BLOCKS = 4, 40
-
 
 @dataclass(frozen=True)
 class Communicator:
     """One communicator of the launch, with its members by rank. `certain` unless a member is one of several ranks of
-    its process, of which any could be in it."""
+    its process, of which any could be in it. `key`: the hash of its identity; `span`: when it was first and last
+    written, where that is known."""
 
     number: int
     id: str
@@ -63,6 +55,8 @@ class Communicator:
     role: str | None
     members: tuple[Process, ...]
     certain: bool = True
+    key: int = 0
+    span: Span | None = None
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -120,7 +114,7 @@ class Observations:
     `clock_steps`: whose clocks were set while it ran. `lacking`: the numbers of communicators of which records are
     missing or were left out; `left_out`: of those of which many collectives that were recorded are not looked at;
     `looked_at`: how many of each were recorded, and are looked at. `not_compared`: how many functions and sizes of
-    collectives are not among the transfers, and their share of the bytes.
+    collectives are not among the transfers, and their share of the bytes. `ranks`: the global ranks that are known.
     """
 
     incarnation: int
@@ -142,6 +136,7 @@ class Observations:
     left_out: frozenset[int] = frozenset()
     looked_at: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     not_compared: tuple[int, float] = (0, 0.0)
+    ranks: Mapping[Process, int] = field(default_factory=dict)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -179,31 +174,22 @@ class Observations:
         return find_stages(self)
 
 
-def observe(
-    con: duckdb.DuckDBPyConnection, incarnation: int, limits: Thresholds, era: Era | None = None
-) -> Observations:
-    """Aggregate one launch of the run behind `con`, a connection of `store.catalog.open_run`, or one era of it; call it
-    after `order_replays`."""
-    launch: dict[str, Any] = {"incarnation": incarnation}
-    restrict(con, era)
-    blocks, looked_at = _prepare(con, launch)
-    one_slot = has_one_slot(con)
-    rows = con.sql("SELECT hostname, pid, name FROM diagnosed_processes ORDER BY process").fetchall()
-    processes = tuple(process_of(*row) for row in rows)
+def observe(tables: LaunchTables, limits: Thresholds) -> Observations:
+    """Aggregate one launch, or one era of it."""
+    con, blocks = tables.con, tables.blocks
+    one_slot = has_one_slot(tables.run)
+    rows = con.sql("SELECT hostname, pid, name, global_rank FROM diagnosed_processes ORDER BY process").fetchall()
+    processes = tuple(process_of(host, pid, name) for host, pid, name, _ in rows)
     communicators = _communicators(con, processes)
-    edges = p2p.point_to_point(con, incarnation, blocks, processes)
-    in_collectives = _in_collectives(con, blocks)
-    spent = [*in_collectives, *(edges.spent if edges.complete else [])]
-    [(lossy,)] = con.sql("SELECT coalesce(bool_or(NOT whole), false) FROM blocks").fetchall()
-    members = con.sql(queries.MEMBER_SERIES).fetchnumpy() if lossy else None
-    together = _unsure(con, communicators, processes)
-    occupied = _by_process(spent, "time_us", members, together, blocks)
-    carried = _by_process(in_collectives, "carried_us", members, together, blocks)
-    communicating = occupied - carried
-    times = block_times(con, blocks, float(con.sql(queries.SPAN, params=launch).fetchall()[0][0] or 0), limits)
+    edges = p2p.point_to_point(tables, processes)
+    communicating, carried = read_occupation(
+        tables, processes, [comm.number for comm in communicators if not comm.certain], edges
+    )
+    span_us = con.sql(queries.SPAN, params={"incarnation": tables.incarnation}).fetchall()[0][0]
+    times = block_times(tables, float(span_us or 0), limits)
     last = {"blocks": blocks, "floor_us": limits.diagnosis.late_floor_us, "share": limits.diagnosis.late_spread_share}
     return Observations(
-        incarnation=incarnation,
+        incarnation=tables.incarnation,
         processes=processes,
         communicators=communicators,
         blocks=blocks,
@@ -223,34 +209,16 @@ def observe(
         matched_p2p=sum(edge.operations for edge in edges.edges) if edges.complete else 0,
         large_message_bytes=limits.analysis.large_message_bytes,
         clock_steps=times.steps,
-        lacking=frozenset(comm for comm, _, _, records, used in looked_at if one_slot or used < _WHOLE * records),
+        ranks={process: row[3] for process, row in zip(processes, rows, strict=True) if row[3] is not None},
+        lacking=frozenset(at.comm for at in tables.looked_at if one_slot or at.records_used < _WHOLE * at.records),
         not_compared=con.sql(queries.NOT_COMPARED, params={"operations": _COMPARED_OPERATIONS}).fetchall()[0],
-        looked_at={comm: (cells, used) for comm, cells, used, _, _ in looked_at},
+        looked_at={at.comm: (at.cells, at.cells_used) for at in tables.looked_at},
         left_out=frozenset(
-            comm for comm, cells, used, _, _ in looked_at if cells - used > limits.diagnosis.max_unordered_share * cells
+            at.comm
+            for at in tables.looked_at
+            if at.cells - at.cells_used > limits.diagnosis.max_unordered_share * at.cells
         ),
     )
-
-
-def _prepare(
-    con: duckdb.DuckDBPyConnection, launch: dict[str, Any]
-) -> tuple[int, list[tuple[int, float, float, float, float]]]:
-    """Create the temporary tables of usable collectives, cut into blocks; returns the number of blocks, and how much of
-    each communicator is looked at (`queries.LOOKED_AT`)."""
-    con.execute(queries.COMMUNICATORS, launch)
-    con.execute(queries.PROCESSES, launch)
-    con.execute(queries.MEMBERS, launch)
-    con.execute(queries.USABLE_CELLS, {"sync": list(SYNC_COLLECTIVES)})
-    con.execute(queries.SERIES, {"least": _PULSE, "most_places": _MOST_PLACES})
-    [(pulse,)] = con.sql("SELECT max(pulse) FROM series").fetchall()
-    [(recorded,)] = con.sql(queries.RECORDED_SHARE).fetchall()
-    blocks = _number_of_blocks(int(pulse or 0), recorded)
-    con.execute(queries.BLOCKS, {"blocks": blocks, "most": _MOST_PARTIAL})
-    con.execute(queries.BLOCKED_CELLS, {"blocks": blocks})
-    measure_overlap(con)
-    looked_at = con.sql(queries.LOOKED_AT, params=launch | {"sync": list(SYNC_COLLECTIVES)}).fetchall()
-    con.execute("DROP TABLE usable_cells")
-    return blocks, looked_at
 
 
 def _communicators(con: duckdb.DuckDBPyConnection, processes: Sequence[Process]) -> tuple[Communicator, ...]:
@@ -259,98 +227,16 @@ def _communicators(con: duckdb.DuckDBPyConnection, processes: Sequence[Process])
         members[comm].append(processes[process])
     unsure = {comm for (comm,) in con.sql(queries.UNSURE).fetchall()}
     rows = con.sql(
-        "SELECT comm, coalesce(id, '(no id)'), comm_name, n_ranks, nnodes, coll_type, parallel_role"
-        " FROM diagnosed_communicators ORDER BY comm"
+        "SELECT comm, coalesce(id, '(no id)'), comm_name, n_ranks, nnodes, coll_type, parallel_role, comm_key,"
+        " first_dump_us, last_dump_us FROM diagnosed_communicators ORDER BY comm"
     ).fetchall()
     return tuple(
-        Communicator(number, name, label, ranks, nodes, kind, role, tuple(members[number]), number not in unsure)
-        for number, name, label, ranks, nodes, kind, role in rows
-    )
-
-
-@dataclass(frozen=True)
-class _Together:
-    """The number of each process among the process ids, of which one can have several ranks; and the series of
-    which it is not known which of these ranks are in them."""
-
-    process_id: Ints
-    series: Ints
-
-
-def _unsure(
-    con: duckdb.DuckDBPyConnection, communicators: Sequence[Communicator], processes: Sequence[Process]
-) -> _Together:
-    numbers = {key: number for number, key in enumerate(dict.fromkeys(process[:2] for process in processes))}
-    unsure = [comm.number for comm in communicators if not comm.certain]
-    series = (
-        con.sql(queries.UNSURE_SERIES, params={"unsure": unsure}).fetchnumpy()["series"] if unsure else np.array([])
-    )
-    return _Together(np.array([numbers[process[:2]] for process in processes], np.int64), series.astype(np.int64))
-
-
-def _by_process(spent: list[Columns], what: str, members: Columns | None, together: _Together, blocks: int) -> Floats:
-    """Sums of the column `what` by process and block. What any rank of a process id could have spent is shared out
-    among all of them. A block of a series in which a process has no record is filled
-    from other blocks, and a series in which it has none at all (of `members`, which lists them) like those of others,
-    lest what was not recorded looks like time spent elsewhere."""
-    series, process, block, time = (
-        np.concatenate([part[name] for part in spent]) for name in ("series", "process", "block", what)
-    )
-    rows, row = numbered(series, process)
-    by_series = np.full((rows.shape[1], blocks), np.nan)
-    by_series[row, block] = time
-    by_series = filled(by_series)
-    result = np.zeros((len(together.process_id), blocks))
-    unsure = np.isin(rows[0], together.series)
-    np.add.at(result, rows[1, ~unsure], by_series[~unsure])
-    if members is not None:
-        np.add.at(result, *_never_recorded(rows, by_series, members))
-    return result + _shared_out(rows[1, unsure], by_series[unsure], together.process_id) if unsure.any() else result
-
-
-def _shared_out(process: Ints, times: Floats, process_id: Ints) -> Floats:
-    """The times by process, each the mean over all with its process id."""
-    sums = np.zeros((process_id.max() + 1, times.shape[1]))
-    np.add.at(sums, process_id[process], times)
-    return (sums / np.bincount(process_id)[:, None])[process_id]
-
-
-def _never_recorded(rows: Ints, by_series: Floats, members: Columns) -> tuple[Ints, Floats]:
-    """The processes and the times, by block, of what is in `members` and not in the `rows` (series and process)."""
-    expected = np.stack([members["series"].astype(np.int64), members["process"]])
-    _, number = numbered(*np.concatenate([rows, expected], axis=1))
-    row_of = np.full(number.max(initial=0) + 1, -1)
-    row_of[number[: rows.shape[1]]] = np.arange(rows.shape[1])
-    row = row_of[number[rows.shape[1] :]]
-    absent = row < 0
-    times = np.where(absent[:, None], np.nan, by_series[row])
-    keys = (members[key].astype(np.int64) for key in ("beside", "alike", "series"))
-    return expected[1, absent], like_others(times, *keys)[absent]
-
-
-def _in_collectives(con: duckdb.DuckDBPyConnection, blocks: int) -> list[Columns]:
-    """What each process spent in collectives: sums where they are complete, fitted where they are not."""
-    con.execute(queries.LEFT_OUT, {"sync": list(SYNC_COLLECTIVES)})
-    spent = con.sql(queries.OCCUPATION, params={"blocks": blocks}).fetchnumpy()
-    [(partial,)] = con.sql("SELECT count(*) FROM blocks WHERE NOT whole").fetchall()
-    if not partial:
-        return [spent]
-    records = con.sql(queries.PARTIAL_RECORDS).fetchnumpy()
-    keys, group = numbered(records["series"], records["block"])
-    at_place, fresh = np.zeros((2, keys.shape[1]))
-    at_place[group], fresh[group] = records["at_place"], records["fresh"]
-    number, member, time = typical_times(
-        group, records["coll_sn"], records["process"], records["time_us"].astype(np.float64)
-    )
-    series, block = keys[:, number]
-    shortest = np.full(keys.shape[1], np.inf)
-    np.minimum.at(shortest, number, time)
-    carried = (1 - fresh[number]) * (time - shortest[number])
-    fitted = {
-        "series": series.astype(np.uint64), "process": member, "block": block,
-        "time_us": at_place[number] * time, "carried_us": at_place[number] * carried,
-    }  # fmt: skip
-    return [spent, fitted]
+        Communicator(
+            number, id_, name, ranks, nodes, kind, role, tuple(members[number]), number not in unsure, key,
+            None if first is None else (first, last),
+        )
+        for number, id_, name, ranks, nodes, kind, role, key, first, last in rows
+    )  # fmt: skip
 
 
 def _edge_transfers(pairs: list[p2p.Pairs]) -> list[Transfer]:
@@ -363,16 +249,6 @@ def _edge_transfers(pairs: list[p2p.Pairs]) -> list[Transfer]:
             Transfer(path, pair.comm, members, alike, pair.size_bytes, pair.block, pair.transfer_us, pair.stands_for)
         )
     return transfers
-
-
-def _number_of_blocks(pulse: int, recorded: float) -> int:
-    """Blocks for a job whose rarest regular collective came `pulse` times: whole steps, where that is possible.
-
-    When only a share of the records is there (`recorded`), a block is as much longer.
-    """
-    wanted = max(MIN_BLOCKS, round(MAX_BLOCKS * min(1.0, recorded)))
-    steps_per_block = max(1, -(-pulse // wanted), round(1 / max(recorded, 0.01)))
-    return min(max(pulse // steps_per_block, MIN_BLOCKS), wanted)
 
 
 def _collective_transfers(

@@ -25,7 +25,7 @@ _FRESH_SHARES = """
 CREATE OR REPLACE TEMP TABLE fresh_shares AS
 WITH chosen AS (
     SELECT s.*, k.comm_key, (s.lo + s.hi - $collectives) / 2 AS since
-    FROM series AS s JOIN diagnosed_communicators AS k USING (comm)
+    FROM usable_series AS s JOIN diagnosed_communicators AS k USING (comm)
     QUALIFY dense_rank() OVER (PARTITION BY s.shape ORDER BY comm) <= $communicators
 ),
 records AS (

@@ -6,11 +6,10 @@ further.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import duckdb
 import numpy as np
 import scipy  # its parts are loaded when they are used
 
@@ -28,10 +27,6 @@ _LASTING = 3
 # Parts of one job do their operations in lockstep, and lose a few of them at the ends of the log.
 _AS_MANY = 1.02
 
-Span = tuple[int, int]  # the first and the last write time of a communicator
-
-_SPANS = "SELECT comm, first_dump_us, last_dump_us FROM diagnosed_communicators WHERE first_dump_us IS NOT NULL"
-
 
 @dataclass(frozen=True)
 class Part:
@@ -41,17 +36,6 @@ class Part:
     processes: tuple[Process, ...]
 
 
-def read_spans(con: duckdb.DuckDBPyConnection) -> dict[int, Span]:
-    """When each communicator of the launch was first and last written, where that is known; call it after `observe`."""
-    return {comm: (first, last) for comm, first, last in con.sql(_SPANS).fetchall()}
-
-
-def numbered_in(con: duckdb.DuckDBPyConnection, communicators: Sequence[Communicator]) -> dict[int, Communicator]:
-    """The communicators of a launch by the hash of their identity; call it after `observe`."""
-    rows = con.sql("SELECT comm_key, comm FROM diagnosed_communicators").fetchall()
-    return {communicator: communicators[number] for communicator, number in rows}
-
-
 def components(communicators: Sequence[Communicator]) -> dict[int, int]:
     """The communicators, by number, with a number for each group that shares processes, directly or through others."""
     of_process = _by_process(communicators)
@@ -59,9 +43,9 @@ def components(communicators: Sequence[Communicator]) -> dict[int, int]:
     return _labels([comm.number for comm in communicators], pairs)
 
 
-def parts_of(communicators: Sequence[Communicator], spans: Mapping[int, Span]) -> list[Part]:
+def parts_of(communicators: Sequence[Communicator]) -> list[Part]:
     """The parts of a launch, those of more processes first."""
-    pairs = [pair for comms in _by_process(communicators).values() for pair in _in_use_together(comms, spans)]
+    pairs = [pair for comms in _by_process(communicators).values() for pair in _in_use_together(comms)]
     labels = _labels([comm.number for comm in communicators], pairs)
     found: dict[int, list[Communicator]] = defaultdict(list)
     for comm in communicators:
@@ -125,10 +109,10 @@ def _by_process(communicators: Iterable[Communicator]) -> dict[Process, list[Com
     return of_process
 
 
-def _in_use_together(comms: Sequence[Communicator], spans: Mapping[int, Span]) -> list[tuple[int, int]]:
+def _in_use_together(comms: Sequence[Communicator]) -> list[tuple[int, int]]:
     """Pairs of the communicators of one process that were in use together. Those without a time go with the first."""
-    timed = sorted((*spans[comm.number], comm.number) for comm in comms if comm.number in spans)
-    timeless = [comm.number for comm in comms if comm.number not in spans]
+    timed = sorted((*comm.span, comm.number) for comm in comms if comm.span is not None)
+    timeless = [comm.number for comm in comms if comm.span is None]
     first = timed[0][2] if timed else timeless[0]
     pairs = [(first, number) for number in timeless]
     begun, reached = (timed[0][0], timed[0][1]) if timed else (0, 0)

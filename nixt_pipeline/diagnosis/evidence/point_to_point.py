@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from nixt_pipeline.diagnosis.evidence.alike import UNKNOWN, Pace
 from nixt_pipeline.diagnosis.evidence.p2p_order import find_order
 from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
 
 # Matching so many Sends with their Recvs takes a third of the default memory limit.
 _SENDS_PER_PASS = 3_000_000
@@ -258,11 +259,10 @@ class PointToPoint:
     complete: bool
 
 
-def point_to_point(
-    con: duckdb.DuckDBPyConnection, incarnation: int, blocks: int, processes: Sequence[Process]
-) -> PointToPoint:
-    """Look at the Sends and Recvs of a launch, whose communicators and processes are on `con` as temporary tables."""
-    [(sends,)] = con.sql(_SENDS, params={"incarnation": incarnation}).fetchall()
+def point_to_point(tables: LaunchTables, processes: Sequence[Process]) -> PointToPoint:
+    """Look at the Sends and Recvs of a launch, whose processes are numbered in this order."""
+    con, blocks = tables.con, tables.blocks
+    [(sends,)] = con.sql(_SENDS, params={"incarnation": tables.incarnation}).fetchall()
     passes = 1 + sends // _SENDS_PER_PASS
     edges: list[Edge] = []
     pairs: list[Pairs] = []

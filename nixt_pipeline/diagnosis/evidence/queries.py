@@ -1,7 +1,5 @@
-"""The SQL of `observations`: temporary tables of one launch's usable collectives, and the aggregates over them.
-
-Every text runs on a connection of `store.catalog.open_run`, in the order in which `observe` uses them.
-"""
+"""The SQL of `blocks` and `observations`: temporary tables of one launch's usable collectives, and the aggregates over
+them."""
 
 # What is observed: a whole launch, or one era of it (`eras`).
 WHOLE_LAUNCH = """
@@ -58,7 +56,7 @@ PROCESSES = """
 CREATE OR REPLACE TEMP TABLE diagnosed_processes AS
 SELECT
     row_number() OVER (ORDER BY p.hostname, p.pid, p.global_rank, p.process) - 1 AS process,
-    writer_of(p.process, p.hostname, p.pid) AS writer, p.hostname, p.pid, p.process AS name
+    writer_of(p.process, p.hostname, p.pid) AS writer, p.hostname, p.pid, p.process AS name, p.global_rank
 FROM observed_processes AS p
 WHERE p.incarnation = $incarnation AND p.hostname IS NOT NULL AND p.pid IS NOT NULL
 """
@@ -122,7 +120,7 @@ GROUP BY k.comm
 
 # A communicator that was recorded by halves may have lost its last numbers: its alike say how far they went.
 SERIES = """
-CREATE OR REPLACE TEMP TABLE series AS
+CREATE OR REPLACE TEMP TABLE usable_series AS
 WITH own AS (
     SELECT
         u.comm, u.coll, k.shape, k.n_ranks, min(u.coll_sn) AS lo, max(u.coll_sn) AS hi, count(*) AS cells,
@@ -158,7 +156,7 @@ RECORDED_SHARE = """
 SELECT coalesce(sum(u.ranks_seen) / sum(s.expected), 1)
 FROM (SELECT comm, coll, sum(ranks_seen) AS ranks_seen FROM usable_cells GROUP BY comm, coll) AS u
 JOIN (
-    SELECT comm, coll, (hi - lo + 1) * n_ranks AS expected FROM series
+    SELECT comm, coll, (hi - lo + 1) * n_ranks AS expected FROM usable_series
 ) AS s USING (comm, coll)
 """
 
@@ -174,7 +172,7 @@ WITH counted AS (
     SELECT
         comm, coll, {_BLOCK} AS block, {_PLACE} AS place, (s.hi - s.lo + 1) / $blocks AS in_block,
         s.shape, s.places, count(*) AS cells, count(*) FILTER (complete) AS complete
-    FROM usable_cells JOIN series AS s USING (comm, coll)
+    FROM usable_cells JOIN usable_series AS s USING (comm, coll)
     GROUP BY comm, coll, block, place, in_block, s.shape, s.places
 ),
 judged AS (
@@ -194,7 +192,7 @@ FROM judged
 BLOCKED_CELLS = f"""
 CREATE OR REPLACE TEMP TABLE blocked_cells AS
 WITH placed AS (
-    SELECT u.*, {_BLOCK} AS block, {_PLACE} AS place FROM usable_cells AS u JOIN series AS s USING (comm, coll)
+    SELECT u.*, {_BLOCK} AS block, {_PLACE} AS place FROM usable_cells AS u JOIN usable_series AS s USING (comm, coll)
 ),
 judged AS (
     SELECT p.*, b.at_place, b.whole, b.most, b.weight FROM placed AS p JOIN blocks AS b USING (comm, coll, block, place)
@@ -227,7 +225,7 @@ placed AS (
     SELECT s.comm, s.coll, r.writer, {_BLOCK} AS block, {_PLACE} AS place, r.time_us
     FROM records AS r
     JOIN (
-        SELECT k.comm_key, s.* FROM series AS s JOIN diagnosed_communicators AS k USING (comm)
+        SELECT k.comm_key, s.* FROM usable_series AS s JOIN diagnosed_communicators AS k USING (comm)
     ) AS s ON s.comm_key = r.comm_key AND s.coll = r.coll
     ANTI JOIN left_out AS l ON l.comm_key = r.comm_key AND l.coll = r.coll AND l.coll_sn = r.coll_sn
     WHERE r.coll_sn BETWEEN s.lo AND s.hi
@@ -258,12 +256,12 @@ JOIN diagnosed_processes AS p ON p.writer = t.writer
 MEMBER_SERIES = """
 WITH places AS (
     SELECT DISTINCT s.shape, s.coll, s.places, b.place
-    FROM blocks AS b JOIN series AS s USING (comm, coll)
+    FROM blocks AS b JOIN usable_series AS s USING (comm, coll)
 )
 SELECT
     hash(s.comm, s.coll, f.place) AS series, p.process, hash(s.comm, s.coll, f.place, p.hostname) AS beside,
     hash(s.shape, s.coll, s.places, f.place, p.hostname) AS alike
-FROM series AS s
+FROM usable_series AS s
 JOIN places AS f ON f.shape = s.shape AND f.coll = s.coll AND f.places = s.places
 JOIN diagnosed_members AS p ON p.comm = s.comm
 ORDER BY ALL

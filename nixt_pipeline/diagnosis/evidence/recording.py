@@ -1,10 +1,10 @@
 """How the plugin remembered and wrote: what its losses look like."""
 
-import duckdb
+from nixt_pipeline.diagnosis.evidence.passes import ADJACENT_US
+from nixt_pipeline.diagnosis.evidence.tables import RunTables
 
 # The plugins of 2.28 and 2.29 write neither names nor Send and Recv, but so may others. What tells them is that one
 # pass of the dump thread, which writes its records within some microseconds, has one record of a communicator at most.
-_SAME_PASS_US = 20
 _SAME_PASS_SHARE = 0.01
 
 _BUSIEST = """
@@ -32,8 +32,7 @@ FROM written
 """
 
 
-def has_one_slot(con: duckdb.DuckDBPyConnection) -> bool:
-    """Whether the run behind `con`, a connection of `open_run`, was recorded by a plugin that remembers the newest
-    operation of each communicator only."""
-    [(one_slot,)] = con.sql(_ONE_SLOT, params={"same_pass": _SAME_PASS_US, "share": _SAME_PASS_SHARE}).fetchall()
+def has_one_slot(run: RunTables) -> bool:
+    """Whether the run was recorded by a plugin that remembers the newest operation of each communicator only."""
+    [(one_slot,)] = run.con.sql(_ONE_SLOT, params={"same_pass": ADJACENT_US, "share": _SAME_PASS_SHARE}).fetchall()
     return bool(one_slot)

@@ -10,6 +10,7 @@ left out.
 import duckdb
 
 from nixt_pipeline.analysis.cells import OCCURRENCE_ORDER
+from nixt_pipeline.diagnosis.evidence.tables import RunTables
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 
 _STREAM = "hash(comm_key, coll)"
@@ -111,15 +112,14 @@ CREATE OR REPLACE TEMP VIEW ordered_records AS FROM eager_records;
 """
 
 
-def order_replays(con: duckdb.DuckDBPyConnection) -> None:
+def order_replays(con: duckdb.DuckDBPyConnection) -> RunTables:
     """Create temporary views of all launches behind `con`, a connection of `store.catalog.open_run` with cells:
     `ordered_cells` and `ordered_records` are `cells` and the collectives of `plausible_events` with numbers that never
     repeat, without what cannot be told apart; `eager_records` are those of functions whose numbers never did."""
     con.execute(_REPLAYED_STREAMS, {"sync": list(SYNC_COLLECTIVES)})
     [(streams,)] = con.sql("SELECT count(*) FROM replayed_streams").fetchall()
-    if not streams:
-        con.execute(_PLAIN_VIEWS)
-        return
-    con.execute(_PLACES)
-    con.execute(_REPLAYED_RECORDS)
-    con.execute(_VIEWS)
+    if streams:
+        con.execute(_PLACES)
+        con.execute(_REPLAYED_RECORDS)
+    con.execute(_VIEWS if streams else _PLAIN_VIEWS)
+    return RunTables(con)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-import duckdb
+from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
 
 # Some hundred collectives give the median; more would cost a scan for nothing.
 _SAMPLED = 500
@@ -39,9 +39,9 @@ class WriteTimes(NamedTuple):
     by_host: dict[str, int]
 
 
-def read_write_times(con: duckdb.DuckDBPyConnection) -> list[WriteTimes]:
-    """Those of a sample of the collectives of the launch that was observed last, with most hosts."""
+def read_write_times(tables: LaunchTables) -> tuple[WriteTimes, ...]:
+    """Those of a sample of the collectives of a launch, of those with most hosts."""
     written: dict[tuple[int, str, int], WriteTimes] = {}
-    for comm, coll, number, block, host, at_us in con.sql(_WRITE_TIMES, params={"sampled": _SAMPLED}).fetchall():
+    for comm, coll, number, block, host, at_us in tables.con.sql(_WRITE_TIMES, params={"sampled": _SAMPLED}).fetchall():
         written.setdefault((comm, coll, number), WriteTimes(block, {})).by_host[host] = at_us
-    return list(written.values())
+    return tuple(written.values())

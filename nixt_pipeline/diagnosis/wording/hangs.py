@@ -1,19 +1,23 @@
 """A stop in words: what stopped, what came then, and how urgent it is."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from nixt_pipeline.diagnosis.detectors.halt import Behind, Halt, NeverCompleted, NotExamined, WithinStep
 from nixt_pipeline.diagnosis.detectors.mid_step import MidStep
 from nixt_pipeline.diagnosis.detectors.replaced import Interruption
 from nixt_pipeline.diagnosis.detectors.sequel import Sequel
-from nixt_pipeline.diagnosis.detectors.stopped import Stop
-from nixt_pipeline.diagnosis.detectors.tracks import Series, Track
+from nixt_pipeline.diagnosis.detectors.stopped import ahead
+from nixt_pipeline.diagnosis.detectors.tracks import Series
 from nixt_pipeline.diagnosis.ending import Ending
+from nixt_pipeline.diagnosis.evidence.evidence import Evidence
 from nixt_pipeline.diagnosis.evidence.observations import Communicator
 from nixt_pipeline.diagnosis.evidence.parts import Part
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, names_of
 from nixt_pipeline.diagnosis.findings import Finding, Severity
+from nixt_pipeline.diagnosis.wording.unassessed import parts_left_out
 from nixt_pipeline.quantities import moment
+from nixt_pipeline.settings import Thresholds
 
 # Names in a sentence.
 _SHOWN = 8
@@ -25,20 +29,35 @@ _ONLY_COMPLETED = (
 _BY_PAUSES = " All operations are equal: how many make a step is told from the pauses between steps."
 
 
-def ahead(stop: Stop, tracks: Iterable[Track]) -> int:
-    """How many that do the same as those that stopped first got further."""
-    families = {track.family for track in stop.first}
-    return len(
-        {track.carrier for track in tracks if track.family in families} - {track.carrier for track in stop.first}
-    )
+def hang_findings(evidence: Evidence, found: Sequence[Halt | NotExamined], _limits: Thresholds) -> list[Finding]:
+    """One finding for each halt, and one that counts what was not examined."""
+    halts = [suspect for suspect in found if isinstance(suspect, Halt)]
+    left_out = [suspect for suspect in found if isinstance(suspect, NotExamined)]
+    return [
+        *(with_sequel(_stop(halt), halt, evidence.ending) for halt in halts),
+        *(parts_left_out(parts.parts, parts.examined) for parts in left_out),
+    ]
+
+
+def _stop(halt: Halt) -> Finding:
+    match halt.how:
+        case Behind():
+            return _behind(halt.how, halt.killed_share)
+        case NeverCompleted(series):
+            return _never_completed(series)
+        case WithinStep(processes, begun):
+            return _within_step(processes, begun)
+        case Interruption():
+            return _interrupted(halt.how)
 
 
 def _who_waits(number: int) -> str:
     return f"{number} that do the same got further, and wait." if number > 1 else "One that does the same got further."
 
 
-def behind(stop: Stop, tracks: Sequence[Track], sure: bool, killed_share: float) -> Finding:
-    """Something got less far than what does the same. A killed job looks so at `killed_share` of its moments."""
+def _behind(how: Behind, killed_share: float) -> Finding:
+    """A killed job looks so at `killed_share` of its moments."""
+    stop, tracks, sure = how.stop, how.tracks, how.sure
     furthest = {track: max(other.reached for other in tracks if other.family == track.family) for track in stop.first}
     # Send and Recv of one process stop together, some of them at the number that others reached.
     behind = [track for track in stop.first if track.reached < furthest[track]] or list(stop.first)
@@ -83,8 +102,7 @@ def _without_suspects(finding: Finding) -> str:
     return finding.evidence.removesuffix(_who_hung(len(finding.processes)))
 
 
-def never_completed(item: Series) -> Finding:
-    """A collective of all processes was not completed, though all of them came to it."""
+def _never_completed(item: Series) -> Finding:
     return Finding(
         kind="hang",
         severity="P1",
@@ -105,8 +123,7 @@ def never_completed(item: Series) -> Finding:
     )
 
 
-def within_step(processes: Sequence[Process], begun: Mapping[Communicator, MidStep]) -> Finding:
-    """Communicators ended in the middle of a step, and so did all processes."""
+def _within_step(processes: Sequence[Process], begun: Mapping[Communicator, MidStep]) -> Finding:
     whole = len(begun) == 1 and all(len(comm.members) == len(processes) for comm in begun)
     return Finding(
         kind="hang",
@@ -126,8 +143,7 @@ def within_step(processes: Sequence[Process], begun: Mapping[Communicator, MidSt
     )
 
 
-def interrupted(pause: Interruption) -> Finding:
-    """Communicators were replaced in the middle of a step, and others kept."""
+def _interrupted(pause: Interruption) -> Finding:
     stopped = sorted(pause.stopped, key=lambda comm: (-comm.n_ranks, comm.number))
     completed = [f"{comm.label} ({pause.stopped[comm][0]} {pause.stopped[comm][1]:,} times)" for comm in stopped]
     processes = sorted({member for comm in stopped for member in comm.members})
@@ -159,23 +175,13 @@ def _ending(comm: Communicator, stop: MidStep) -> str:
     )
 
 
-def with_sequel(
-    finding: Finding,
-    part: Part,
-    since_us: int | None,
-    sequel: Sequel | None,
-    killed: bool,
-    killed_share: float,
-    ending: Ending,
-) -> Finding:
-    """A stop as it is told with what came then. `killed`: a job that was killed leaves such a log as well, at
-    `killed_share` of its moments."""
-    finding = replace(finding, onset_us=since_us)
+def with_sequel(finding: Finding, halt: Halt, ending: Ending) -> Finding:
+    """A stop as it is told with what came then."""
+    finding, sequel = replace(finding, onset_us=halt.since_us), halt.sequel
     if sequel and sequel.went_on:
-        return _went_on(finding, part, sequel)
-    whole_job = finding.severity != "P0"
-    if killed or (whole_job and (ending.completed or ending.from_outside or ending.running(since_us))):
-        return _ended_within_step(finding, sequel, killed_share if killed else None, ending)
+        return _went_on(finding, halt.part, sequel)
+    if halt.only_ended(ending):
+        return _ended_within_step(finding, sequel, halt.killed_share if halt.may_be_killed else None, ending)
     if sequel and sequel.launch:
         return _started_again(finding, sequel)
     if not ending.over:

@@ -1,162 +1,213 @@
-"""Late ranks and hosts as findings: one where the log cannot tell which of several it is."""
+"""A late rank, host or group of them in words."""
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from nixt_pipeline.diagnosis.detectors.late_ranks import LateGroup
 from nixt_pipeline.diagnosis.detectors.lateness import Late
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
-from nixt_pipeline.diagnosis.evidence.processes import Process
-from nixt_pipeline.diagnosis.evidence.stages import pipeline_peers, tensor_groups
-from nixt_pipeline.diagnosis.findings import Finding, severity_by_cost
-from nixt_pipeline.diagnosis.wording.late_words import is_rank_zero, late_finding
-from nixt_pipeline.settings import Thresholds
+from nixt_pipeline.diagnosis.evidence.parts import waiting_together
+from nixt_pipeline.diagnosis.evidence.processes import hosts_of, name_of, names_of, ranks_of
+from nixt_pipeline.diagnosis.findings import Effect, Finding, Level
+from nixt_pipeline.quantities import duration
 
-# So many processes of a stage, or this share of it, may be a little late by faults of their own.
-_FEW, _FEW_SHARE = 3, 0.05
-# Who waits for somebody late is about as late as that, give or take what was not recorded.
-_AS_LATE = 1.25
+# Victims in a sentence, and communicators.
+_SHOWN = 4
 
 
-def late_findings(seen: Observations, late: list[Late], limits: Thresholds) -> list[Finding]:
-    """One finding for each late entity, or for several of which one makes the others late."""
-    findings: list[Finding] = []
-    named: list[Late] = []
-    left = sorted(_without_waiting_stages(seen, late), key=lambda entity: -entity.lost_us)
-    while left:
-        first = left.pop(0)
-        group = [first, *(other for other in left if _one_question(seen, first, other))]
-        for member in tuple(group):
-            group += [other for other in _waiting_inside(seen, member, left) if other not in group]
-        left = [other for other in left if other not in group]
-        severity = severity_by_cost(first.typical_share, first.slowdown or 1.0, limits.diagnosis.p1_slowdown, limits)
-        shadow = not _stands_apart(first, named, limits)
-        sure = _sure(seen, first, group) and not shadow
-        role = first.intermittent and is_rank_zero(seen, first)
-        findings.append(late_finding(seen, group, "info" if role else severity if sure else "P2", shadow))
-        named.append(first)
-    return findings
+@dataclass(frozen=True)
+class _Named:
+    """Who is named by a finding: all `names` are late, or one of them where that is `ambiguous`. `inside`: the
+    communicators in which they may have waited for one another unseen."""
+
+    level: Level
+    names: tuple[str, ...]
+    processes: tuple[str, ...]
+    hosts: tuple[str, ...]
+    ambiguous: bool
+    inside: tuple[Communicator, ...]
+
+    @property
+    def several(self) -> bool:
+        """Whether more than one is late."""
+        return len(self.names) > 1 and not self.ambiguous
+
+    @property
+    def their(self) -> str:
+        """The possessive."""
+        return "their" if self.several else "its"
+
+    def listed(self) -> str:
+        """All names."""
+        names = ", ".join(self.names)
+        return f"one of {names}" if self.ambiguous and len(self.names) > 1 else names
+
+    def subject(self, first: str) -> str:
+        """Who spends less than their peers; `first` is the latest of several."""
+        if len(self.names) == 1:
+            return "it spends"
+        return "each of them spends" if self.several or self.inside else f"{first} spends"
+
+    def what_they_do(self) -> str:
+        """Whose doing has to be looked at; a list is not repeated."""
+        if len(self.names) == 1:
+            return f"what {self.names[0]} does"
+        number = len(self.names)
+        return (
+            f"what each of these {number} does, to tell which it is," if self.ambiguous else f"what these {number} do"
+        )
 
 
-def outstanding(seen: Observations, late: list[Late], limits: Thresholds) -> list[Late]:
-    """Without the processes that are a little late (no more than a note) when they are many in their stage: GPUs differ
-    by some percent, and the slower part of them is no fault."""
-    mild = [
-        entity
-        for entity in late
-        if entity.level == "rank"
-        and severity_by_cost(entity.typical_share, entity.slowdown or 1.0, limits.diagnosis.p1_slowdown, limits) == "P2"
-    ]
-    stages = seen.stages()
-    many = {
-        stage
-        for stage, number in Counter(entity.stage for entity in mild for _ in entity.processes).items()
-        if number > max(_FEW, _FEW_SHARE * len(stages[stage]))
-    }
-    return [entity for entity in late if entity not in mild or entity.stage not in many]
-
-
-def without_uneven_replicas(seen: Observations, late: list[Late]) -> list[Late]:
-    """Without those whose whole pipeline is late: what is slow in one stage makes the others wait, but longer sequences
-    take longer in all."""
-    sends, groups = pipeline_peers(seen), tensor_groups(seen)
-    return [entity for entity in late if not _whole_pipeline_late(entity, late, sends, groups)]
-
-
-def _whole_pipeline_late(
-    entity: Late, late: list[Late], sends: Mapping[Process, set[Process]], groups: Mapping[Process, frozenset[Process]]
-) -> bool:
-    members = {process for other in late if _together(entity, other) for process in other.processes}
-    pipeline = set(entity.processes)
-    new = pipeline
-    while new:
-        new = {peer for process in new for peer in sends.get(process, ())} - pipeline
-        pipeline |= new
-    if len(pipeline) == len(entity.processes):
-        return False
-    # Of a tensor group, all are late or none is, some of them by too little to show.
-    alike = (groups.get(process, frozenset({process})) for process in pipeline)
-    return all(len(members & group) * 2 >= len(group) for group in alike)
-
-
-def _stands_apart(first: Late, named: list[Late], limits: Thresholds) -> bool:
-    """Whether it is no shadow of somebody worse at the same time, whose delays reach unequal numbers of recorded
-    collectives: that takes as many collectives as any pattern does."""
-    return first.waited_cells >= limits.diagnosis.min_diagnosed_cells or not any(
-        _together(first, other) for other in named
+def late_finding(seen: Observations, late: LateGroup) -> Finding:
+    """The finding of a group of which the first is the latest."""
+    group = late.members
+    first, named = group[0], _named(seen, group)
+    share = first.cost_share
+    if first.last_share is None:
+        confirmation = ""
+        doubt = f"Nothing confirms it: {named.their} collectives waited still longer for another one."
+    else:
+        them = "them" if named.several else "it"
+        confirmation = (
+            f" {first.last_share:.0%} of the waiting in {named.their} collectives is for {them}"
+            f" ({first.waited_cells:,} in which ranks waited)."
+        )
+        doubt = f"{1 - first.last_share:.0%} of the waiting in {named.their} collectives is for somebody else."
+    return Finding(
+        kind="late-arrival",
+        severity=late.severity,
+        level=named.level,
+        hosts=named.hosts,
+        processes=named.processes,
+        communicators=tuple(
+            sorted({comm.id for comm in seen.communicators if set(comm.members) & set(first.processes)})
+        ),
+        ambiguous=named.ambiguous,
+        onset_us=first.window.onset_us(seen.block_end_us),
+        until_us=first.window.until_us(seen.block_end_us),
+        effect=Effect(share, first.slowdown, first.lost_us / 1e6),
+        evidence=(
+            f"{_waiting(seen, first, named)} {share:.1%} of the time for {named.listed()}:"
+            f" {named.subject(_name(first))}"
+            f" {duration(first.late_us)} less in communication than its peers in {_when(first)} (by chance"
+            f" p < {max(first.probability, 1e-12):.1g}).{_machine(seen, named)}{confirmation}{_launched(first)}"
+            f"{_victims(seen, group, named.their)}"
+        ),
+        counter_evidence=(
+            f"{doubt} Waiting for others and slow transfers are already taken out."
+            f"{_unseen(seen, group, named)}{_SHADOW if late.shadow else ''}"
+        ),
+        next_step=(
+            f"Look at {named.what_they_do()} between collectives: GPU clocks and throttling, data loader, CPU and"
+            f" memory pressure, Python garbage collection. The network is not the suspect."
+            f"{_ROLE if late.rank_zero else ''}"
+        ),
     )
 
 
-def _together(one: Late, other: Late) -> bool:
-    return other.window.overlap(one.window) * 2 >= min(one.window.length, other.window.length)
+_ROLE = " It is rank 0: if it writes checkpoints or logs while all others wait, this is what they cost."
+
+_WHOSE = {
+    "gpu": "its GPU is late, still busy when the collective is launched.",
+    "cpu": "its CPU is late, and launches the collective late.",
+    "both": "its CPU and its GPU both have a part in it.",
+}
 
 
-def _one_question(seen: Observations, first: Late, other: Late) -> bool:
-    """Whether one may wait for the other in a Send or Recv that was not recorded."""
-    return seen.matched_p2p == 0 and other.stage != first.stage and _together(first, other)
+def _launched(first: Late) -> str:
+    launched = first.launched
+    if launched is None:
+        return ""
+    return (
+        f" Its kernels start {launched.own_lag_us:,.0f} us after their launch, those of the ranks that wait"
+        f" {launched.others_lag_us:,.0f} us: {_WHOSE[launched.late]}"
+    )
 
 
-def _without_waiting_stages(seen: Observations, late: list[Late]) -> list[Late]:
-    """Without the tensor groups that only waited, in a Send or Recv that was not recorded, for a late process of
-    another stage.
+_SHADOW = " Somebody is late by more at the same time, and few collectives waited for this one: it may be a shadow."
 
-    Who waits for another stage does so with its whole tensor group, for that whose Sends it waits for goes at one pace.
-    A process that is late alone in its tensor group is so by its own doing.
-    """
-    if seen.matched_p2p > 0:
-        return late
-    alone = [entity for entity in late if _late_alone(seen, entity, late)]
-    if len({entity.stage for entity in alone}) != 1:
-        return late
-    return [
-        entity
-        for entity in late
-        if not any(
-            entity.stage != root.stage and _together(root, entity) and entity.cost_share <= root.cost_share * _AS_LATE
-            for root in alone
+
+def _named(seen: Observations, group: Sequence[Late]) -> _Named:
+    late = {process for entity in group for process in entity.processes}
+    unsure = [process for entity in group if entity.any_of_process for process in entity.processes]
+    hosts, processes = hosts_of(late), names_of({*ranks_of(unsure, seen.processes), *late})
+    inside = tuple(
+        comm for comm in seen.communicators if comm.number in seen.left_out and len(late.intersection(comm.members)) > 1
+    )
+    # A host name that others have as well names nobody.
+    shared = set(hosts).intersection(process[0] for process in seen.processes if process not in late)
+    level: Level = "host" if group[0].level == "host" and not shared and not inside else "rank"
+    if inside:
+        names = processes
+    elif len(group) > 1 or unsure:
+        names = tuple(dict.fromkeys(map(_name, group)))
+    else:
+        names = hosts if level == "host" else processes
+    return _Named(level, names, processes, hosts, len(group) > 1 or bool(unsure or inside), inside)
+
+
+def _name(late: Late) -> str:
+    if late.level == "host" and len(late.hosts) == 1:
+        return late.hosts[0]
+    process = late.processes[0]
+    return f"a rank of {name_of(process[:2])}" if late.any_of_process else name_of(process)
+
+
+def _waiting(seen: Observations, first: Late, named: _Named) -> str:
+    """Who stands still: only those who meet it in a communicator, directly or through others."""
+    waiting = waiting_together(seen)[first.processes[0]]
+    if len(waiting) == len(seen.processes):
+        return "The other hosts stand still" if named.level == "host" else "The other processes stand still"
+    number = len(waiting) - len(first.processes)
+    if number == 1:
+        return "The one process that communicates with it stands still"
+    return f"The {number} processes that communicate with it, directly or through others, stand still"
+
+
+def _when(first: Late) -> str:
+    length, marked = first.window.length, first.window.marked
+    if first.intermittent:
+        return f"{marked} of {length} stretches of the job, now and then"
+    return f"each of {length} stretches of the job, {marked} clearly"
+
+
+def _machine(seen: Observations, named: _Named) -> str:
+    """How it is known that several names are one machine."""
+    if not named.several:
+        return ""
+    machines = {machine for process, machine in seen.machines.of.items() if name_of(process) in named.processes}
+    if len(machines) > 1:
+        return " They are late at the same time and by as much, so that they are waited for once."
+    if len(seen.hosts) == 1 and len(set(seen.machines.of.values())) == 1:
+        return " They are late at the same time and by as much, and have one host name with all others."
+    return " NCCL's count of nodes and the order of ranks say that they share a machine, which is waited for once."
+
+
+def _victims(seen: Observations, group: Sequence[Late], their: str) -> str:
+    """Who waits: first those of its stage, and everybody else who waits for these."""
+    first = group[0]
+    stage = next(stage for stage in seen.stages() if set(first.processes) <= stage)
+    late = {process for entity in group for process in entity.processes}
+    peers, waiting = hosts_of(stage - late), waiting_together(seen)[first.processes[0]]
+    others = "all others" if len(waiting) == len(seen.processes) else "those who wait for these"
+    through = f" and through them {others}" if len(stage) < len(waiting) else ""
+    return f" Victims: {their} peers on {_listed(peers)}{through}." if peers else ""
+
+
+def _unseen(seen: Observations, group: Sequence[Late], named: _Named) -> str:
+    if named.inside:
+        return (
+            f" What they did among themselves ({_listed([comm.label for comm in named.inside])}) was left out, so that"
+            " it cannot be seen which of them the others wait for: one of them, or all."
         )
-    ]
+    if seen.matched_p2p == 0 and len(seen.stages()) > 1:
+        return " Send and Recv were not recorded, so that it cannot be seen which pipeline stage waits for which."
+    if len(group) > 1:
+        return " Too few of the collectives among them were recorded to say which of them the others wait for."
+    if group[0].level == "rank" and group[0].peers < 2:
+        return " It has one peer to be compared with only: that one may compute less instead."
+    return ""
 
 
-def _late_alone(seen: Observations, entity: Late, late: list[Late]) -> bool:
-    """Whether it is a process that nobody is late with in its tensor group."""
-    group = tensor_groups(seen).get(entity.processes[0]) if entity.level == "rank" else None
-    others = {process for other in late if other is not entity for process in other.processes}
-    return group is not None and others.isdisjoint(group)
-
-
-def _waiting_inside(seen: Observations, first: Late, others: list[Late]) -> list[Late]:
-    """Those who may wait for `first`, or it for them, in a communicator that was not recorded in whole: most of its
-    members seem late at the same time, but only to those outside of it."""
-    together = [other for other in others if _together(first, other)]
-    for comm in seen.communicators:
-        inside = [other for other in together if not set(other.processes).isdisjoint(comm.members)]
-        late = {process for entity in (first, *inside) for process in entity.processes}.intersection(comm.members)
-        if not inside or late.isdisjoint(first.processes) or len(late) * 2 < len(comm.members):
-            continue
-        ranks = all(entity.level == "rank" for entity in (first, *inside))
-        if comm.number in seen.left_out or (comm.number in seen.lacking and ranks and _on_one_machine(seen, comm)):
-            return inside
-    return []
-
-
-def _on_one_machine(seen: Observations, comm: Communicator) -> bool:
-    return comm.nnodes == 1 or len({seen.machines.of[member] for member in comm.members}) == 1
-
-
-def _sure(seen: Observations, first: Late, group: list[Late]) -> bool:
-    """Whether nothing that was not seen can make a victim of the one that is named.
-
-    Of two processes without others to compare with, either explains the times, and so does either of two hosts where
-    one of them may have waited in a Send or Recv that was not recorded; of several hosts, all but one are victims. When
-    a stage waits for another one in Sends that were not recorded, there is a late entity in that one as well, if it has
-    peers that notice.
-    """
-    unseen = seen.matched_p2p == 0 and len(seen.stages()) > 1
-    if first.last_share is None or (first.peers < 2 and (first.level == "rank" or unseen)):
-        return False
-    if len(group) > 1 and len({seen.machines.of[process] for late in group for process in late.processes}) > 1:
-        return False
-    if seen.matched_p2p > 0 or len(group) > 1:
-        return True
-    machine_of = seen.machines.of if first.level == "host" else {process: process for process in seen.processes}
-    return all(len({machine_of[process] for process in stage}) > 1 for stage in seen.stages())
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

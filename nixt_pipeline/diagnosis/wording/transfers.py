@@ -1,6 +1,7 @@
 """Slow transfers in words, with what they cost."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,7 +16,7 @@ _SHOWN = 4
 _SHOWN_PATHS = 2
 
 
-def transfer_findings(seen: Observations, blames: list[Blame], limits: Thresholds) -> list[Finding]:
+def transfer_findings(seen: Observations, blames: Sequence[Blame], limits: Thresholds) -> list[Finding]:
     """In words, with what the slow paths cost: the time that a member spends in them beyond the reference."""
     findings = []
     for blame in blames:

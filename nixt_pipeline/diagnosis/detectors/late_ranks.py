@@ -1,0 +1,212 @@
+"""Late ranks and hosts: those that stand out and that nothing else explains, together where the log cannot tell which
+of several it is."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nixt_pipeline.diagnosis.detectors.causes import with_cause
+from nixt_pipeline.diagnosis.detectors.intermittent import find_hesitations
+from nixt_pipeline.diagnosis.detectors.lateness import Late, find_late
+from nixt_pipeline.diagnosis.detectors.suspect import Suspect
+from nixt_pipeline.diagnosis.detectors.transfer import Blame
+from nixt_pipeline.diagnosis.evidence.evidence import Evidence
+from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
+from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.diagnosis.evidence.stages import pipeline_peers, tensor_groups
+from nixt_pipeline.diagnosis.findings import Severity, severity_by_cost
+from nixt_pipeline.settings import Thresholds
+
+# With fewer records than this share, deficits alone name nobody.
+_WHOLE_LOG = 0.98
+# So many processes of a stage, or this share of it, may be a little late by faults of their own.
+_FEW, _FEW_SHARE = 3, 0.05
+# Who waits for somebody late is about as late as that, give or take what was not recorded.
+_AS_LATE = 1.25
+
+
+@dataclass(frozen=True)
+class LateGroup(Suspect):
+    """The `members` of which the first is the latest, and makes the others late or may do so. `shadow`: it may be one
+    of somebody worse. `rank_zero`: it is late now and then because of its role."""
+
+    members: tuple[Late, ...]
+    severity: Severity
+    shadow: bool = False
+    rank_zero: bool = False
+
+
+def find_late_ranks(evidence: Evidence, before: Sequence[Suspect], limits: Thresholds) -> list[LateGroup]:
+    """Who is late by their own doing; `before`: what was found slow."""
+    seen, lags = evidence.seen, evidence.launch_lags
+    late = find_late(seen, limits)
+    late += find_hesitations(seen, late, limits)
+    slow = [suspect for suspect in before if isinstance(suspect, Blame)]
+    late = [entity for entity in late if not _explained(entity, slow, seen)]
+    if (evidence.recorded.coverage.capture_rate or 0) < _WHOLE_LOG:
+        # What no collective confirms rests on times alone, and these on what happened to be recorded.
+        late = [entity for entity in late if entity.last_share is not None]
+    late = outstanding(seen, without_uneven_replicas(seen, late), limits)
+    if lags is not None:
+        late = [with_cause(entity, lags, seen.processes) for entity in late]
+    return grouped(seen, late, limits)
+
+
+def grouped(seen: Observations, late: list[Late], limits: Thresholds) -> list[LateGroup]:
+    """One for each late entity, or for several of which one makes the others late."""
+    groups: list[LateGroup] = []
+    named: list[Late] = []
+    left = sorted(_without_waiting_stages(seen, late), key=lambda entity: -entity.lost_us)
+    while left:
+        first = left.pop(0)
+        group = [first, *(other for other in left if _one_question(seen, first, other))]
+        for member in tuple(group):
+            group += [other for other in _waiting_inside(seen, member, left) if other not in group]
+        left = [other for other in left if other not in group]
+        severity = severity_by_cost(first.typical_share, first.slowdown or 1.0, limits.diagnosis.p1_slowdown, limits)
+        shadow = not _stands_apart(first, named, limits)
+        role = first.intermittent and _is_rank_zero(seen, first)
+        told: Severity = "info" if role else severity if _sure(seen, first, group) and not shadow else "P2"
+        groups.append(LateGroup(tuple(group), told, shadow, role))
+        named.append(first)
+    return groups
+
+
+def _is_rank_zero(seen: Observations, first: Late) -> bool:
+    """Whether it is the first process of each of its communicators: the one that writes checkpoints and logs."""
+    process, *more = first.processes
+    return not more and all(comm.members[0] == process for comm in seen.communicators if process in comm.members)
+
+
+def _explained(late: Late, slow: Sequence[Blame], seen: Observations) -> bool:
+    """Whether an entity may be late because an unrecorded Send or Recv over a slow network or rack kept it."""
+    return (
+        len(seen.stages()) > 1
+        and seen.matched_p2p == 0
+        and any(blame.medium != "nvlink" and blame.window.overlap(late.window) for blame in slow)
+    )
+
+
+def outstanding(seen: Observations, late: list[Late], limits: Thresholds) -> list[Late]:
+    """Without the processes that are a little late (no more than a note) when they are many in their stage: GPUs differ
+    by some percent, and the slower part of them is no fault."""
+    mild = [
+        entity
+        for entity in late
+        if entity.level == "rank"
+        and severity_by_cost(entity.typical_share, entity.slowdown or 1.0, limits.diagnosis.p1_slowdown, limits) == "P2"
+    ]
+    stages = seen.stages()
+    many = {
+        stage
+        for stage, number in Counter(entity.stage for entity in mild for _ in entity.processes).items()
+        if number > max(_FEW, _FEW_SHARE * len(stages[stage]))
+    }
+    return [entity for entity in late if entity not in mild or entity.stage not in many]
+
+
+def without_uneven_replicas(seen: Observations, late: list[Late]) -> list[Late]:
+    """Without those whose whole pipeline is late: what is slow in one stage makes the others wait, but longer sequences
+    take longer in all."""
+    sends, groups = pipeline_peers(seen), tensor_groups(seen)
+    return [entity for entity in late if not _whole_pipeline_late(entity, late, sends, groups)]
+
+
+def _whole_pipeline_late(
+    entity: Late, late: list[Late], sends: Mapping[Process, set[Process]], groups: Mapping[Process, frozenset[Process]]
+) -> bool:
+    members = {process for other in late if _together(entity, other) for process in other.processes}
+    pipeline = set(entity.processes)
+    new = pipeline
+    while new:
+        new = {peer for process in new for peer in sends.get(process, ())} - pipeline
+        pipeline |= new
+    if len(pipeline) == len(entity.processes):
+        return False
+    # Of a tensor group, all are late or none is, some of them by too little to show.
+    alike = (groups.get(process, frozenset({process})) for process in pipeline)
+    return all(len(members & group) * 2 >= len(group) for group in alike)
+
+
+def _stands_apart(first: Late, named: list[Late], limits: Thresholds) -> bool:
+    """Whether it is no shadow of somebody worse at the same time, whose delays reach unequal numbers of recorded
+    collectives: that takes as many collectives as any pattern does."""
+    return first.waited_cells >= limits.diagnosis.min_diagnosed_cells or not any(
+        _together(first, other) for other in named
+    )
+
+
+def _together(one: Late, other: Late) -> bool:
+    return other.window.overlap(one.window) * 2 >= min(one.window.length, other.window.length)
+
+
+def _one_question(seen: Observations, first: Late, other: Late) -> bool:
+    """Whether one may wait for the other in a Send or Recv that was not recorded."""
+    return seen.matched_p2p == 0 and other.stage != first.stage and _together(first, other)
+
+
+def _without_waiting_stages(seen: Observations, late: list[Late]) -> list[Late]:
+    """Without the tensor groups that only waited, in a Send or Recv that was not recorded, for a late process of
+    another stage.
+
+    Who waits for another stage does so with its whole tensor group, for that whose Sends it waits for goes at one pace.
+    A process that is late alone in its tensor group is so by its own doing.
+    """
+    if seen.matched_p2p > 0:
+        return late
+    alone = [entity for entity in late if _late_alone(seen, entity, late)]
+    if len({entity.stage for entity in alone}) != 1:
+        return late
+    return [
+        entity
+        for entity in late
+        if not any(
+            entity.stage != root.stage and _together(root, entity) and entity.cost_share <= root.cost_share * _AS_LATE
+            for root in alone
+        )
+    ]
+
+
+def _late_alone(seen: Observations, entity: Late, late: list[Late]) -> bool:
+    """Whether it is a process that nobody is late with in its tensor group."""
+    group = tensor_groups(seen).get(entity.processes[0]) if entity.level == "rank" else None
+    others = {process for other in late if other is not entity for process in other.processes}
+    return group is not None and others.isdisjoint(group)
+
+
+def _waiting_inside(seen: Observations, first: Late, others: list[Late]) -> list[Late]:
+    """Those who may wait for `first`, or it for them, in a communicator that was not recorded in whole: most of its
+    members seem late at the same time, but only to those outside of it."""
+    together = [other for other in others if _together(first, other)]
+    for comm in seen.communicators:
+        inside = [other for other in together if not set(other.processes).isdisjoint(comm.members)]
+        late = {process for entity in (first, *inside) for process in entity.processes}.intersection(comm.members)
+        if not inside or late.isdisjoint(first.processes) or len(late) * 2 < len(comm.members):
+            continue
+        ranks = all(entity.level == "rank" for entity in (first, *inside))
+        if comm.number in seen.left_out or (comm.number in seen.lacking and ranks and _on_one_machine(seen, comm)):
+            return inside
+    return []
+
+
+def _on_one_machine(seen: Observations, comm: Communicator) -> bool:
+    return comm.nnodes == 1 or len({seen.machines.of[member] for member in comm.members}) == 1
+
+
+def _sure(seen: Observations, first: Late, group: list[Late]) -> bool:
+    """Whether nothing that was not seen can make a victim of the one that is named.
+
+    Of two processes without others to compare with, either explains the times, and so does either of two hosts where
+    one of them may have waited in a Send or Recv that was not recorded; of several hosts, all but one are victims. When
+    a stage waits for another one in Sends that were not recorded, there is a late entity in that one as well, if it has
+    peers that notice.
+    """
+    unseen = seen.matched_p2p == 0 and len(seen.stages()) > 1
+    if first.last_share is None or (first.peers < 2 and (first.level == "rank" or unseen)):
+        return False
+    if len(group) > 1 and len({seen.machines.of[process] for late in group for process in late.processes}) > 1:
+        return False
+    if seen.matched_p2p > 0 or len(group) > 1:
+        return True
+    machine_of = seen.machines.of if first.level == "host" else {process: process for process in seen.processes}
+    return all(len({machine_of[process] for process in stage}) > 1 for stage in seen.stages())
