@@ -14,6 +14,8 @@ FLOORS = (
     "cli", "definitions", "defs", "api", "pipeline", "reporting", "quality", "fleet", "diagnosis", "analysis", "store",
     "demo", "simulation", "quantities", "inspector",
 )  # fmt: skip
+# Within the diagnosis.
+ROOMS = ("results", "diagnose", "registry", "attempts", "wording", "detectors", "evidence", "findings")
 MODULES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
     for path in PACKAGE.rglob("*.py")
@@ -50,8 +52,25 @@ def test_packages_import_only_what_is_below_them() -> None:
     assert upwards == []
 
 
+def test_what_finds_does_not_word_and_what_is_evidence_is_not_judged() -> None:
+    def room(module: str) -> int:
+        return ROOMS.index(module.removeprefix("nixt_pipeline.diagnosis.").split(".")[0])
+
+    within = {a: {b for b in imported if _in_diagnosis(b)} for a, imported in GRAPH.items() if _in_diagnosis(a)}
+    assert [(a, b) for a, imported in within.items() for b in imported if room(a) > room(b)] == []
+
+
+def _in_diagnosis(module: str) -> bool:
+    return module.startswith("nixt_pipeline.diagnosis.")
+
+
 def test_no_module_imports_itself_by_way_of_others() -> None:
     TopologicalSorter(GRAPH).prepare()
+
+
+def test_detectors_and_wording_hold_no_sql() -> None:
+    folders = (PACKAGE / "diagnosis" / "detectors", PACKAGE / "diagnosis" / "wording")
+    assert not [path for folder in folders for path in folder.glob("*.py") if "duckdb" in path.read_text("utf-8")]
 
 
 def test_tests_lie_as_the_packages_do() -> None:

@@ -8,11 +8,11 @@ import duckdb
 
 from nixt_pipeline.analysis.cells import provide_cells
 from nixt_pipeline.diagnosis.attempts import Attempts
-from nixt_pipeline.diagnosis.coverage import Recorded, measure
-from nixt_pipeline.diagnosis.detectors.resolution import Judged, Resolution, not_resolvable, resolution_of
+from nixt_pipeline.diagnosis.detectors.resolution import Judged, Resolution, resolution_of
 from nixt_pipeline.diagnosis.detectors.suspect import Suspect
-from nixt_pipeline.diagnosis.ending import Ending, ending_of
 from nixt_pipeline.diagnosis.evidence.blocks import cut_into_blocks
+from nixt_pipeline.diagnosis.evidence.coverage import Recorded, measure
+from nixt_pipeline.diagnosis.evidence.ending import Ending, ending_of
 from nixt_pipeline.diagnosis.evidence.era import tells_times
 from nixt_pipeline.diagnosis.evidence.eras import find_eras
 from nixt_pipeline.diagnosis.evidence.evidence import Evidence
@@ -25,10 +25,20 @@ from nixt_pipeline.diagnosis.evidence.size_mismatches import read_size_mismatche
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables, RunTables
 from nixt_pipeline.diagnosis.evidence.write_times import read_write_times
 from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE, Diagnosis, Finding, Verdict, capped, ranked
-from nixt_pipeline.diagnosis.ranks import NAMELESS, nameless_ranks, with_ranks
 from nixt_pipeline.diagnosis.registry import DETECTORS, Detector
 from nixt_pipeline.diagnosis.wording.eras import across_eras
-from nixt_pipeline.diagnosis.wording.recording import capture_findings, not_assessable, not_ordered
+from nixt_pipeline.diagnosis.wording.ranks import with_ranks
+from nixt_pipeline.diagnosis.wording.reasons import (
+    NAMELESS,
+    OBSTACLES,
+    UNJUDGED,
+    nameless_ranks,
+    not_assessable,
+    not_ordered,
+    not_resolvable,
+    unjudged,
+)
+from nixt_pipeline.diagnosis.wording.recording import capture_findings
 from nixt_pipeline.diagnosis.wording.unassessed import launches_left_out
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog
@@ -97,11 +107,12 @@ def diagnose_views(
     alarming = any(finding.severity != "info" for finding in findings)
     if not alarming and not reason:
         reason = (NAMELESS if told.nameless else "") or ("" if told.judged.partly else not_ordered(coverage, limits))
-        reason = reason or resolution.obstacle or not_resolvable(coverage, limits)
+        reason = reason or (OBSTACLES[resolution.obstacle] if resolution.obstacle else "")
+        reason = reason or not_resolvable(coverage, limits)
     verdict: Verdict = "findings" if alarming else "not-assessable" if reason else "none-found"
     if not reason:
-        weak = [resolution.unjudged] if not alarming and resolution.unjudged else []
-        reason = "; ".join([*weak, *told.judged.unjudged(), *nameless_ranks(recorded.nameless)])
+        weak = [UNJUDGED[resolution.unjudged]] if not alarming and resolution.unjudged else []
+        reason = "; ".join([*weak, *unjudged(told.judged), *nameless_ranks(recorded.nameless)])
     return attempts.told_in(Diagnosis(run, verdict, coverage, findings, reason))
 
 

@@ -9,7 +9,7 @@ from nixt_pipeline.diagnosis.detectors.sequel import Sequel
 from nixt_pipeline.diagnosis.detectors.stopped import Stop
 from nixt_pipeline.diagnosis.detectors.suspect import Suspect
 from nixt_pipeline.diagnosis.detectors.tracks import Series, Track
-from nixt_pipeline.diagnosis.ending import Ending
+from nixt_pipeline.diagnosis.evidence.ending import Ending
 from nixt_pipeline.diagnosis.evidence.observations import Communicator
 from nixt_pipeline.diagnosis.evidence.parts import Part
 from nixt_pipeline.diagnosis.evidence.processes import Process

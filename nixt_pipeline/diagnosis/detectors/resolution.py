@@ -7,55 +7,48 @@ missing, and who lacks less than that variation explains is not told.
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 from nixt_pipeline.diagnosis.detectors.lateness import deficits
 from nixt_pipeline.diagnosis.detectors.transfer import paths_of
 from nixt_pipeline.diagnosis.detectors.windows import noise_of
 from nixt_pipeline.diagnosis.evidence.observations import Observations, Span
 from nixt_pipeline.diagnosis.evidence.parts import waiting_together
-from nixt_pipeline.diagnosis.evidence.processes import Process, names_of
+from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.diagnosis.evidence.stages import operations_of
-from nixt_pipeline.diagnosis.findings import REPLAYED, RunCoverage
 from nixt_pipeline.settings import Thresholds
 
 # Communicators of one process whose numbers of operations differ by less do the same work, give or take what was lost.
 _EQUALLY_BUSY = 1.1
 
-# Names in a sentence.
-_SHOWN = 8
-
-SEVERAL_GPUS = "processes drive several GPUs that the log does not tell apart"
-NOBODY_COMPARED = "no two processes are known to do the same work, so that none can be called late"
-NO_LATE_PROCESS = f"whether a process is late could not be judged: {NOBODY_COMPARED}; transfers could"
-NO_LATE_HOST = (
-    "whether a whole host is late could not be judged: the processes that do the same work are on one host each time,"
-    " and no two hosts can be compared"
-)
+# Why nothing can be concluded from times, and what could not be judged although other things could.
+Obstacle = Literal["several GPUs", "nobody compared"]
+Unjudged = Literal["late process", "late host"]
 
 
 @dataclass(frozen=True)
 class Resolution:
     """What "nothing found" is worth in one launch: the `least_cost_share`; the `obstacle` that leaves nothing to
-    conclude from times; and the part that could not be judged (`unjudged`). Empty where there is none."""
+    conclude from times; and the part that could not be judged (`unjudged`)."""
 
     least_cost_share: float | None
-    obstacle: str = ""
-    unjudged: str = ""
+    obstacle: Obstacle | None = None
+    unjudged: Unjudged | None = None
 
 
 def resolution_of(seen: Observations, limits: Thresholds) -> Resolution:
     """What could have been told of the launch, had it been there."""
     if _several_gpus(seen):
-        return Resolution(None, SEVERAL_GPUS)
+        return Resolution(None, "several GPUs")
     stages = [stage for stage in seen.stages() if len(stage) > 1]
     if sum(map(len, stages)) * 2 < len(seen.processes) - len(unordered(seen, limits)) or not stages:
         transfers = any(len(path.members) > 1 for path in paths_of(seen, limits))
-        return Resolution(None, "", NO_LATE_PROCESS) if transfers else Resolution(None, NOBODY_COMPARED)
+        return Resolution(None, unjudged="late process") if transfers else Resolution(None, "nobody compared")
     machine_of = seen.machines.of
     one_host_each = len(set(machine_of.values())) > 1 and all(
         len({machine_of[process] for process in stage}) == 1 for stage in seen.stages()
     )
-    return Resolution(least_cost_share(seen, limits), "", NO_LATE_HOST if one_host_each else "")
+    return Resolution(least_cost_share(seen, limits), unjudged="late host" if one_host_each else None)
 
 
 def unordered(seen: Observations, limits: Thresholds) -> frozenset[Process]:
@@ -77,39 +70,23 @@ def unordered(seen: Observations, limits: Thresholds) -> frozenset[Process]:
 @dataclass(frozen=True)
 class Judged:
     """What can be said of the times of some launches: how many `processes` can be judged, which cannot because their
-    collectives were left out, and which transfers were not compared, in words."""
+    collectives were left out, and how many functions and sizes were not compared, with their share of the bytes."""
 
     processes: int = 0
     left_out: frozenset[Process] = frozenset()
-    transfers: str = ""
+    not_compared: tuple[int, float] = (0, 0.0)
 
     def with_launch(self, seen: Observations, limits: Thresholds) -> "Judged":
         """The same with one launch more."""
         left_out = unordered(seen, limits)
         judged = self.processes + len(seen.processes) - len(left_out)
-        return Judged(judged, self.left_out | left_out, self.transfers or _not_compared(seen))
+        not_compared = self.not_compared if self.not_compared[0] else seen.not_compared
+        return Judged(judged, self.left_out | left_out, not_compared)
 
     @property
     def partly(self) -> bool:
         """Whether some of the processes can be judged, and others not."""
         return self.processes > 0 and bool(self.left_out)
-
-    def unjudged(self) -> list[str]:
-        """What could not be judged, in words; a run of which nothing could has a reason of its own."""
-        names = names_of(self.left_out)
-        shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-        replays = (
-            f"whether one of {len(names)} processes is late could not be judged, for their collectives {REPLAYED}:"
-            f" {shown}"
-        )
-        return [*([replays] if self.partly else []), *([self.transfers] if self.transfers else [])]
-
-
-def _not_compared(seen: Observations) -> str:
-    kinds, share = seen.not_compared
-    if not kinds:
-        return ""
-    return f"whether transfers of {kinds:,} functions and sizes ({share:.0%} of the bytes) are slow was not looked at"
 
 
 def _several_gpus(seen: Observations) -> bool:
@@ -155,14 +132,3 @@ def least_cost_share(seen: Observations, limits: Thresholds) -> float | None:
                 + limits.diagnosis.min_cost_share
             )
     return max(*shares, limits.diagnosis.p2_cost_share) if shares else None
-
-
-def not_resolvable(coverage: RunCoverage, limits: Thresholds) -> str:
-    """Why it cannot be said that nobody is late; empty when it can."""
-    share = coverage.least_cost_share
-    if share is None or share <= limits.diagnosis.assessable_cost_share:
-        return ""
-    return (
-        f"the recorded times vary so much that a process which is late in half of the job would be told only if it cost"
-        f" more than {share:.0%} of the time (at most {limits.diagnosis.assessable_cost_share:.0%} make a verdict)"
-    )

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from nixt_pipeline.diagnosis.coverage import Recorded
-from nixt_pipeline.diagnosis.ending import Ending
+from nixt_pipeline.diagnosis.evidence.coverage import Recorded
+from nixt_pipeline.diagnosis.evidence.ending import Ending
 from nixt_pipeline.diagnosis.evidence.era import Era
 from nixt_pipeline.diagnosis.evidence.history import History
 from nixt_pipeline.diagnosis.evidence.launch_lags import LaunchLags

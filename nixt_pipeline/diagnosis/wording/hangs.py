@@ -9,7 +9,7 @@ from nixt_pipeline.diagnosis.detectors.replaced import Interruption
 from nixt_pipeline.diagnosis.detectors.sequel import Sequel
 from nixt_pipeline.diagnosis.detectors.stopped import ahead
 from nixt_pipeline.diagnosis.detectors.tracks import Series
-from nixt_pipeline.diagnosis.ending import Ending
+from nixt_pipeline.diagnosis.evidence.ending import Ending
 from nixt_pipeline.diagnosis.evidence.evidence import Evidence
 from nixt_pipeline.diagnosis.evidence.observations import Communicator
 from nixt_pipeline.diagnosis.evidence.parts import Part

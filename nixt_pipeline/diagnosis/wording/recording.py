@@ -1,6 +1,6 @@
 """What was recorded of a run, in sentences: what was lost, whose log is short, and why nothing can be concluded."""
 
-from nixt_pipeline.diagnosis.coverage import (
+from nixt_pipeline.diagnosis.evidence.coverage import (
     CUT_FILE,
     EARLY_END,
     NO_FILE,
@@ -14,8 +14,7 @@ from nixt_pipeline.diagnosis.coverage import (
 )
 from nixt_pipeline.diagnosis.evidence.frontier import EarlyEnd
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, name_of, names_of
-from nixt_pipeline.diagnosis.findings import REPLAYED, Finding, RunCoverage
-from nixt_pipeline.settings import Thresholds
+from nixt_pipeline.diagnosis.findings import Finding, RunCoverage
 
 # Fewer lost records than this share are not worth a line.
 _WORTH_A_LINE = 0.02
@@ -23,46 +22,6 @@ _WORTH_A_LINE = 0.02
 _MANY = 0.5
 # A process of which less than half of what the others have was recorded was not recorded as they were.
 _GAP = 0.5
-
-
-def not_assessable(coverage: RunCoverage, limits: Thresholds) -> str:
-    """Why nothing can be concluded from times; empty when something can."""
-    if coverage.complete_cells is None:
-        return "the log has no AllReduce, AllGather or ReduceScatter among several ranks"
-    if (coverage.capture_rate or 0) < limits.diagnosis.min_assessable_share:
-        return (
-            f"only {coverage.capture_rate or 0:.1%} of the collectives' records are there"
-            f" (at least {limits.diagnosis.min_assessable_share:.0%} are needed)"
-        )
-    if coverage.gpu_timed is not None and coverage.gpu_timed < limits.diagnosis.min_complete_share:
-        return (
-            f"{1 - coverage.gpu_timed:.0%} of the times were taken by the CPU, and say when a kernel was launched and"
-            " noticed, not how long it ran; set NCCL_INSPECTOR_REQUIRE_KERNEL_TIMING=1"
-        )
-    if coverage.sized is not None and coverage.sized < limits.diagnosis.min_complete_share:
-        return (
-            f"{1 - coverage.sized:.0%} of the collectives have no message size; without it gradients look like control"
-            " messages, and which processes do the same work is not known"
-        )
-    if coverage.usable_collectives < limits.diagnosis.min_diagnosed_cells:
-        return _mostly_replayed(coverage, 0.5) or (
-            f"only {coverage.usable_collectives} collectives were recorded by several ranks with GPU times"
-            f" (at least {limits.diagnosis.min_diagnosed_cells} are needed)"
-        )
-    return ""
-
-
-def not_ordered(coverage: RunCoverage, limits: Thresholds) -> str:
-    """Why it cannot be said that nobody is late in the replays of CUDA graphs; empty when it can."""
-    return _mostly_replayed(coverage, limits.diagnosis.max_unordered_share)
-
-
-def _mostly_replayed(coverage: RunCoverage, share: float) -> str:
-    """The reason, where more than a `share` of the collectives repeats a number and cannot be told apart."""
-    seen = coverage.usable_collectives + sum(coverage.left_out.values())
-    kept = seen - coverage.left_out.get(REPLAYED, 0)
-    which = f"all but {kept:,} of {seen:,}" if kept else f"all {seen:,}"
-    return f"{which} collectives {REPLAYED}" if coverage.replayed_share > share else ""
 
 
 def capture_findings(recorded: Recorded) -> list[Finding]:

@@ -7,19 +7,11 @@ import numpy as np
 import pytest
 
 import nixt_pipeline as nixt
-from nixt_pipeline.diagnosis.detectors.resolution import (
-    NO_LATE_HOST,
-    NO_LATE_PROCESS,
-    NOBODY_COMPARED,
-    SEVERAL_GPUS,
-    Resolution,
-    least_cost_share,
-    not_resolvable,
-    resolution_of,
-)
+from nixt_pipeline.diagnosis.detectors.resolution import Resolution, least_cost_share, resolution_of
 from nixt_pipeline.diagnosis.detectors.windows import Noise, Window
 from nixt_pipeline.diagnosis.evidence.observations import Observations
 from nixt_pipeline.diagnosis.findings import Diagnosis, RunCoverage
+from nixt_pipeline.diagnosis.wording.reasons import UNJUDGED, not_resolvable
 from nixt_pipeline.diagnosis.wording.text import as_text
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline_tests.diagnosis.examples import collective, communicator, observations
@@ -72,7 +64,7 @@ def test_the_verdict_says_what_would_have_been_told() -> None:
 def test_where_only_a_loss_is_exchanged_no_process_can_be_compared() -> None:
     world = communicator(0, *MEMBERS)
     seen = observations([world], transfers=collective(world, [10.0] * 40, size=16_384), blocks=40)
-    assert resolution_of(seen, LIMITS) == Resolution(None, obstacle=NOBODY_COMPARED)
+    assert resolution_of(seen, LIMITS) == Resolution(None, obstacle="nobody compared")
 
 
 def test_where_each_process_is_a_stage_of_its_own_only_transfers_can_be_judged() -> None:
@@ -80,31 +72,31 @@ def test_where_each_process_is_a_stage_of_its_own_only_transfers_can_be_judged()
     tied = [communicator(0, MEMBERS[0], MEMBERS[3]), communicator(1, *MEMBERS)]
     transfers = [*collective(tied[0], [100.0] * 40), *collective(tied[1], [10.0] * 40, size=16_384)]
     resolution = resolution_of(observations(tied, transfers=transfers, blocks=40), LIMITS)
-    assert resolution == Resolution(None, unjudged=NO_LATE_PROCESS)
-    quiet = Diagnosis("job", "none-found", COVERAGE, (), resolution.unjudged)
-    assert f"in what was recorded. But {NO_LATE_PROCESS}." in as_text(quiet)
+    assert resolution == Resolution(None, unjudged="late process")
+    quiet = Diagnosis("job", "none-found", COVERAGE, (), UNJUDGED["late process"])
+    assert f"in what was recorded. But {UNJUDGED['late process']}." in as_text(quiet)
 
 
 def test_a_host_that_is_a_stage_of_its_own_is_compared_with_none() -> None:
     inside = [communicator(number, (host, 1), (host, 2)) for number, host in enumerate("ab")]
     resolution = resolution_of(observations(inside, blocks=40), LIMITS)
-    assert resolution == Resolution(LIMITS.diagnosis.p2_cost_share, unjudged=NO_LATE_HOST)
+    assert resolution == Resolution(LIMITS.diagnosis.p2_cost_share, unjudged="late host")
 
 
 def test_processes_that_share_several_groups_that_do_the_same_drive_several_gpus() -> None:
     groups = [communicator(number, *MEMBERS) for number in (0, 1)]
-    assert resolution_of(observations(groups, blocks=40), LIMITS).obstacle == SEVERAL_GPUS
+    assert resolution_of(observations(groups, blocks=40), LIMITS).obstacle == "several GPUs"
     # One group for the gradients and one for the parameters, or for what is seldom exchanged, is one GPU's.
     parameters = [*collective(groups[0], [100.0] * 40), *collective(groups[1], [100.0] * 40, size=20_000_000)]
-    assert resolution_of(observations(groups, transfers=parameters, blocks=40), LIMITS).obstacle == ""
+    assert resolution_of(observations(groups, transfers=parameters, blocks=40), LIMITS).obstacle is None
     seldom = [*collective(groups[0], [100.0] * 40), *collective(groups[1], [100.0] * 20)]
-    assert resolution_of(observations(groups, transfers=seldom, blocks=40), LIMITS).obstacle == ""
+    assert resolution_of(observations(groups, transfers=seldom, blocks=40), LIMITS).obstacle is None
 
 
 def test_groups_that_follow_one_another_are_of_one_gpu_each() -> None:
     groups = [communicator(number, *MEMBERS) for number in (0, 1)]
     groups = [replace(comm, span=(at, at + 20_000_000)) for comm, at in zip(groups, (0, 20_000_000), strict=True)]
-    assert resolution_of(observations(groups, blocks=40), LIMITS).obstacle == ""
+    assert resolution_of(observations(groups, blocks=40), LIMITS).obstacle is None
 
 
 def test_ranks_whose_records_name_no_host_are_said_to_be_unjudged(tmp_path: Path, settings: Settings) -> None:

@@ -7,19 +7,6 @@ from nixt_pipeline.diagnosis.evidence.observations import Observations
 from nixt_pipeline.diagnosis.evidence.processes import hosts_of, name_of, names_of, ranks_of
 from nixt_pipeline.diagnosis.findings import Finding
 
-NAMELESS = "the records of a launch do not say which host and which process wrote them"
-
-
-def nameless_ranks(nameless: tuple[int, int] | None) -> list[str]:
-    """That some ranks could not be judged, whose records do not say which host and which process wrote them: how many,
-    of how many; nothing where all do."""
-    if nameless is None:
-        return []
-    return [
-        f"whether {nameless[0]} of {nameless[1]} ranks of a communicator are late could not be judged, for their"
-        " records do not say which host and which process wrote them"
-    ]
-
 
 def with_ranks(seen: Observations, findings: Iterable[Finding]) -> list[Finding]:
     """The findings of one launch with the global ranks of their processes, where these are known.

@@ -6,8 +6,8 @@ from nixt_pipeline.diagnosis.detectors.tracks import Series, series_of
 from nixt_pipeline.diagnosis.evidence.alike import Pace, alike, middle
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline_tests.diagnosis.detectors.test_hangs import edge, pair, series, stopped
 from nixt_pipeline_tests.diagnosis.examples import communicator
-from nixt_pipeline_tests.diagnosis.test_hangs import edge, pair, series, stopped
 
 MEGABYTES = 1_000_000
 

@@ -1,6 +1,6 @@
 import pytest
 
-from nixt_pipeline.diagnosis.ending import Ending, ending_of
+from nixt_pipeline.diagnosis.evidence.ending import Ending, ending_of
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.manifest import Manifest
 

@@ -11,7 +11,7 @@ import nixt_pipeline as nixt
 from nixt_pipeline.diagnosis.detectors.halt import Behind, Halt
 from nixt_pipeline.diagnosis.detectors.sequel import Sequel, restarted, what_followed
 from nixt_pipeline.diagnosis.detectors.stopped import Stop
-from nixt_pipeline.diagnosis.ending import Ending
+from nixt_pipeline.diagnosis.evidence.ending import Ending
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.launches import Launch
 from nixt_pipeline.diagnosis.evidence.parts import Part

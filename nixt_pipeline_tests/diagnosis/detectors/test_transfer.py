@@ -9,6 +9,7 @@ from nixt_pipeline.diagnosis.detectors.resolution import Judged
 from nixt_pipeline.diagnosis.detectors.transfer import Blame, find_slow, paths_of
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
 from nixt_pipeline.diagnosis.evidence.queries import NOT_COMPARED
+from nixt_pipeline.diagnosis.wording.reasons import unjudged
 from nixt_pipeline.diagnosis.wording.text import how_sure, title
 from nixt_pipeline.diagnosis.wording.transfers import transfer_findings
 from nixt_pipeline.settings import Thresholds
@@ -201,8 +202,8 @@ def test_sizes_that_were_not_compared_are_said_not_to_be_counted() -> None:
         "What 1,904 further functions and sizes cost, with 12% of the bytes, is not counted."
         in finding.counter_evidence
     )
-    unjudged = "whether transfers of 1,904 functions and sizes (12% of the bytes) are slow was not looked at"
-    assert Judged().with_launch(many, LIMITS).unjudged() == [unjudged]
+    told = "whether transfers of 1,904 functions and sizes (12% of the bytes) are slow was not looked at"
+    assert unjudged(Judged().with_launch(many, LIMITS)) == [told]
 
 
 def test_what_is_not_compared_are_the_sizes_with_fewest_bytes() -> None:

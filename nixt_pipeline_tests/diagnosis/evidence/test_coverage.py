@@ -8,10 +8,11 @@ import pytest
 
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.api import ingest_run
-from nixt_pipeline.diagnosis.coverage import Recorded, measure
+from nixt_pipeline.diagnosis.evidence.coverage import Recorded, measure
 from nixt_pipeline.diagnosis.evidence.replays import order_replays
 from nixt_pipeline.diagnosis.findings import Diagnosis, RunCoverage
-from nixt_pipeline.diagnosis.wording.recording import capture_findings, not_assessable
+from nixt_pipeline.diagnosis.wording.reasons import not_assessable
+from nixt_pipeline.diagnosis.wording.recording import capture_findings
 from nixt_pipeline.diagnosis.wording.text import as_text
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog
