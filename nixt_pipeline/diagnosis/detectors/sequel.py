@@ -8,7 +8,7 @@ or a spare takes the place. The end of a communicator is the end of the job only
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, median_low
 
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.launches import Launch
@@ -77,13 +77,19 @@ def what_followed(
     ended = _middle(own_ends)
     if ended is None:
         return None, None
+    # Who left no collective with those counts its own last one.
+    stops = {**ends, **_by_other_clocks(own_ends, reaches), **own_ends}
     begins = _first_times(reaches)
     later = [
         comm
         for key, comm in numbered.items()
         if comm.number in spans
         and not frozenset(part.processes).isdisjoint(comm.members)
-        and _begins_after(own_ends, begins.get(key, {}), spans[comm.number][0] > ended)
+        and _begins_after(
+            (own_ends, stops),
+            begins.get(key, {}),
+            comm.number not in part.communicators and spans[comm.number][0] > ended,
+        )
     ]
     anew = frozenset(member for comm in later for member in comm.members)
     patience_us = _patience(reach for reach in of_part if reach.communicator in everything)
@@ -92,15 +98,32 @@ def what_followed(
     went_on = tuple(
         process
         for process in part.processes
-        if process in anew or everywhere.get(process, 0) > own_ends.get(process, ended) + patience_us
+        if process in anew or everywhere.get(process, 0) > stops.get(process, ended) + patience_us
     )
     if not went_on:
         return _middle(ends), None
     left = tuple(process for process in part.processes if process not in went_on)
-    began = [spans[comm.number][0] for comm in later]
     n_ranks = max((comm.n_ranks for comm in later), default=0)
     replaced = later and part.communicators.isdisjoint(comm.number for comm in later)
-    return (_middle(ends) if replaced else ended), Sequel(min(began, default=ended), went_on, left, n_ranks)
+    since = _middle(ends) if replaced else ended
+    return since, Sequel(min((spans[comm.number][0] for comm in later), default=ended), went_on, left, n_ranks)
+
+
+def _by_other_clocks(ends: Mapping[Process, int], reaches: Iterable[Reach]) -> dict[Process, int]:
+    """When what `ends` so had ended by the clocks of others: the last collective that one of them left together with
+    some who saw it end tells how the clocks stand to one another."""
+    left_together: dict[tuple[int, str, int], list[Reach]] = defaultdict(list)
+    for reach in reaches:
+        left_together[reach.communicator, reach.coll, reach.last].append(reach)
+    latest: dict[Process, tuple[int, int]] = {}
+    for together in left_together.values():
+        times = {reach.process: reach.last_us for reach in together if reach.last_us is not None}
+        since_us = [times[process] - ends[process] for process in times.keys() & ends.keys()]
+        if since_us:
+            after_us = median_low(since_us)
+            for process in times.keys() - ends.keys():
+                latest[process] = max(latest.get(process, (0, 0)), (times[process], times[process] - after_us))
+    return {process: ended for process, (_, ended) in latest.items()}
 
 
 def _first_times(reaches: Iterable[Reach]) -> dict[int, dict[Process, int]]:
@@ -113,22 +136,30 @@ def _first_times(reaches: Iterable[Reach]) -> dict[int, dict[Process, int]]:
     return first
 
 
-def _begins_after(ends: Mapping[Process, int], begins: Mapping[Process, int], otherwise: bool) -> bool:
-    """Whether what `begins` so began after what `ends` so had ended, by the clocks of those who used both; `otherwise`
-    where nobody did."""
-    both = ends.keys() & begins.keys()
-    return all(begins[process] > ends[process] for process in both) if both else otherwise
+def _begins_after(clocks: Sequence[Mapping[Process, int]], begins: Mapping[Process, int], otherwise: bool) -> bool:
+    """Whether what `begins` so began after something had ended, by the first of the `clocks` that somebody has who
+    used it; `otherwise` where nobody has one."""
+    for ends in clocks:
+        both = ends.keys() & begins.keys()
+        if both:
+            return all(begins[process] > ends[process] for process in both)
+    return otherwise
 
 
 def _patience(reaches: Iterable[Reach]) -> float:
     """For how long, in microseconds, processes may go on although they wait for something: a few of the longest steps
-    among what they all did regularly, and a share of the whole time."""
-    longest, step = 0.0, 0.0
+    among what they all did regularly, and a share of the whole time. Of each series, by the middle one of its
+    clocks: one that was set meanwhile shows a time that is too long or too short."""
+    lasted: dict[tuple[int, str], list[int]] = defaultdict(list)
+    steps: dict[tuple[int, str], list[float]] = defaultdict(list)
     for reach in reaches:
         if reach.last_us is not None and reach.first_us is not None:
-            longest = max(longest, reach.last_us - reach.first_us)
+            series = reach.communicator, reach.coll
+            lasted[series].append(reach.last_us - reach.first_us)
             if reach.last - reach.first >= _REGULAR:
-                step = max(step, (reach.last_us - reach.first_us) / (reach.last - reach.first))
+                steps[series].append((reach.last_us - reach.first_us) / (reach.last - reach.first))
+    longest = max(map(median_low, lasted.values()), default=0)
+    step = max(map(median_low, steps.values()), default=0.0)
     return max(_GOES_ON_US, _GOES_ON_SHARE * longest, _GOES_ON_STEPS * step)
 
 
