@@ -214,6 +214,77 @@ class DiagnosisThresholds(_Group):
         "Sends without a Recv, or the other way round, that are a mismatch",
         "One or two may be under way when a job ends (rules' table of stalls).",
     )
+    paged_chance: float = _threshold(
+        0.0001,
+        "a hang is a P0 only when lost records alone would look so with a smaller probability",
+        "Of thousands of jobs with lost records, hardly one may wake somebody up.",
+    )
+    lead_chance: float = _threshold(
+        0.003,
+        "nor is it told at all when lost records would explain with a larger probability that others got further",
+        "Three in a thousand healthy jobs, of those that lose records at all.",
+    )
+    tail_chance: float = _threshold(
+        0.01,
+        "how unlikely it must be that as many processes lack their last operation, for a log to have lost its tail",
+        "Records lost at random leave few processes without it.",
+    )
+    early_end_chance: float = _threshold(
+        0.003,
+        "how unlikely it must be, over all processes, that lost records alone took the end of one's log",
+        "As for `lead_chance`.",
+    )
+    may_be_killed_share: float = _threshold(
+        0.01,
+        "a stop is no alarm when a killed job would leave such a log at a larger share of its moments",
+        "Jobs are ended by their time limit or by a person far more often than they hang.",
+    )
+    seldom_killed_share: float = _threshold(
+        0.1,
+        "but where one communicator stands out, it is worth a note up to this share",
+        "A judgement: nine of ten killed jobs look different.",
+    )
+    min_waited_share: float = _threshold(
+        0.2,
+        "of what somebody lacks in communication, the share that must be seen as waiting for it",
+        "The rest may be hidden behind computation, or was not recorded.",
+    )
+    host_share: float = _threshold(
+        0.75,
+        "a host is late when so many of its processes are; otherwise the processes are named",
+        "One of four or two of eight processes may hide their lateness, or have faults of their own.",
+    )
+    beyond_doubt_chance: float = _threshold(
+        0.0001,
+        "who no collective confirms is named only when chance explains it with a smaller probability",
+        "A hundredth of `max_chance`.",
+    )
+    whole_log_share: float = _threshold(
+        0.98,
+        "with a smaller share of the records, nobody is named whom no collective confirms",
+        "Two in a hundred are lost at the ends of logs, where a job begins and ends.",
+    )
+    gpu_launch_share: float = _threshold(
+        0.8,
+        "of the lateness, the share between launch and start of a kernel from which on the GPU is late",
+        "A judgement: the rest is the scatter of launches.",
+    )
+    cpu_launch_share: float = _threshold(0.2, "up to which the CPU is late", "What `gpu_launch_share` leaves.")
+    slow_transfer_deviations: float = _threshold(
+        5.0,
+        "standard deviations of the noise between time blocks that a path must be slower to be slow",
+        "Noise has tails, and there are many paths and blocks.",
+    )
+    healthy_transfer_deviations: float = _threshold(
+        2.5,
+        "and may be slower to be fast",
+        "The reference, the best tenth of healthy blocks, is 1.3 of them below the middle.",
+    )
+    usual_congested_share: float = _threshold(
+        0.05,
+        "share of the time blocks in which a healthy network is congested, unless the run itself shows more",
+        "A judgement from congestion in shared fabrics: now and then.",
+    )
 
 
 class ComparisonThresholds(_Group):

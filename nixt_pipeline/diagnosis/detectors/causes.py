@@ -11,14 +11,13 @@ import numpy as np
 from nixt_pipeline.diagnosis.detectors.lateness import Late, Launched
 from nixt_pipeline.diagnosis.evidence.launch_lags import LaunchLags
 from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.settings import Thresholds
 
-# Of the lateness, how much must be between launch and start to be the GPU's, and how little to be the CPU's.
-_GPU_SHARE, _CPU_SHARE = 0.8, 0.2
 # Fewer collectives have no typical launch.
 _LEAST_LAUNCHES = 20
 
 
-def with_cause(late: Late, lags: LaunchLags, processes: tuple[Process, ...]) -> Late:
+def with_cause(late: Late, lags: LaunchLags, processes: tuple[Process, ...], limits: Thresholds) -> Late:
     """The same entity with what the launches in the collectives that waited for it tell; `processes` in their order."""
     numbers = [number for number, process in enumerate(processes) if process in late.processes]
     within = (lags.block >= late.window.first) & (lags.block <= late.window.last) & np.isin(lags.last, numbers)
@@ -30,6 +29,11 @@ def with_cause(late: Late, lags: LaunchLags, processes: tuple[Process, ...]) -> 
     waited_us = float(np.median(lags.waited_us[within][first]))
     own_us, others_us = float(np.median(own)), float(np.median(others))
     later = own_us - others_us
-    if later >= _GPU_SHARE * waited_us:
+    if later >= limits.diagnosis.gpu_launch_share * waited_us:
         return replace(late, launched=Launched("gpu", own_us, others_us))
-    return replace(late, launched=Launched("cpu" if later <= _CPU_SHARE * waited_us else "both", own_us, others_us))
+    return replace(
+        late,
+        launched=Launched(
+            "cpu" if later <= limits.diagnosis.cpu_launch_share * waited_us else "both", own_us, others_us
+        ),
+    )

@@ -13,11 +13,12 @@ import numpy as np
 import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis.detectors.tracks import TAIL_CHANCE, Series, Track
+from nixt_pipeline.diagnosis.detectors.tracks import Series, Track
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.history import History
 from nixt_pipeline.diagnosis.evidence.moments import Reached
 from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.settings import Thresholds
 
 Ints = NDArray[np.int64]
 
@@ -26,10 +27,6 @@ _MOMENTS = 200
 _BEGINNING = 0.2
 # Of larger jobs, as many records of who got how far at a moment are looked at; fewer of them agree more often.
 _MOST_ROWS = 4_000
-# Jobs are ended by their time limit or by a person far more often than they hang: what a killed job leaves so often is
-# no alarm. Where one communicator stands out, it is worth a note as long as a killed job seldom looks so.
-MAY_BE_KILLED = 0.01
-SELDOM_KILLED = 0.1
 
 
 @dataclass(frozen=True)
@@ -70,13 +67,13 @@ def past_of(
     frontier: Iterable[Reach],
     series: Sequence[Series],
     ends_us: Mapping[Process, int],
-    earliest_us: int,
+    limits: Thresholds,
 ) -> Past:
     """The past of the `series` of one part of a launch, the most telling first. `frontier`: how far everybody got;
-    `ends_us`: when each process wrote its last record, by which the clocks of the hosts are compared; write times
-    before `earliest_us` are none."""
+    `ends_us`: when each process wrote its last record, by which the clocks of the hosts are compared."""
     rows_to = np.cumsum([len(item.last) for item in series])
     series = series[: max(1, int(np.searchsorted(rows_to, _MOST_ROWS, "right")))]
+    earliest_us = limits.ingest.min_timestamp_us
     nothing = Past(series, np.zeros((len(series), 0), dtype=np.int64), np.zeros(0, dtype=np.bool_))
     shifts = _shifts(ends_us)
     counted = [item for item in series if item.final or not item.one_slot]
@@ -98,7 +95,7 @@ def past_of(
     )
     expected = sum(0.0 if item.one_slot else item.lost * len(item.last) for item in counted)
     behind = np.asarray(behind, dtype=np.int64)
-    agrees = (behind == 0) | (scipy.stats.poisson.sf(behind - 1, expected) > TAIL_CHANCE)
+    agrees = (behind == 0) | (scipy.stats.poisson.sf(behind - 1, expected) > limits.diagnosis.tail_chance)
     # The log as it is, after the last record, is no sample of its past.
     past = np.any([(rows_of < rows_of[:, -1:]).any(axis=0) for rows_of in reached], axis=0)
     past[: int(_MOMENTS * _BEGINNING)] = False

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nixt_pipeline.diagnosis.detectors.cut_off import MAY_BE_KILLED, SELDOM_KILLED, Past, past_of
+from nixt_pipeline.diagnosis.detectors.cut_off import Past, past_of
 from nixt_pipeline.diagnosis.detectors.equal_steps import stopped_between_pauses
 from nixt_pipeline.diagnosis.detectors.halt import Behind, Halt, NeverCompleted, NotExamined, WithinStep
 from nixt_pipeline.diagnosis.detectors.mid_step import MidStep, stopped_in_step
@@ -38,8 +38,6 @@ from nixt_pipeline.diagnosis.evidence.parts import Part, parts_of
 from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.settings import Thresholds
 
-# Of thousands of jobs with lost records, hardly one may wake somebody up.
-_PAGED_CHANCE = 1e-4
 # Fewer operations show no step that could have been interrupted.
 _LEAST_OPERATIONS = 12
 
@@ -79,7 +77,7 @@ def find_hangs(evidence: Evidence, _before: Sequence[Suspect], limits: Threshold
     in_eras = _in_eras(launch, evidence.eras, most) if evidence.eras else ((launch, part) for part in whole[:most])
     for of_era, part in in_eras:
         ended = [item for item in part.series if item.comm.number not in part.go_on]
-        if ended and ended_together(ended):
+        if ended and ended_together(ended, limits):
             of_part = replace(of_era, reaches=part.reaches, go_on=part.go_on)
             halts += _stopped(of_part, part.part, part.series, part.edges)
     for part in whole[:most]:
@@ -156,7 +154,9 @@ def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[
     comms = {number: seen.communicators[number] for number in sorted(part.communicators)}
     tracks = tracks_of(series, edges, comms, stage, launch.ignored)
     stops = [
-        stop for stop in stopped_first(tracks) if any(track.comm.number not in launch.go_on for track in stop.first)
+        stop
+        for stop in stopped_first(tracks, launch.limits)
+        if any(track.comm.number not in launch.go_on for track in stop.first)
     ]
     if stops:
         return _behind(launch, part, series, tracks, stops)
@@ -173,13 +173,15 @@ def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[
     since, sequel = _followed(launch, part, stopped)
     past = _past(launch, series, stopped) if sequel is None or sequel.launch else None
     share = past.rarer() if past else 0.0
-    return [Halt(how, part, since, sequel, share > MAY_BE_KILLED, share)]
+    return [Halt(how, part, since, sequel, share > launch.limits.diagnosis.may_be_killed_share, share)]
 
 
 def _interrupted(launch: _Launch, part: Part, series: Iterable[Series], known: Sequence[Halt]) -> list[Halt]:
     """The pauses of a part in which communicators were replaced in the middle of a step; not those that are `known`."""
     # What was replaced may have lost the record of its last operation.
-    unsure = {item.comm.number for item in series if item.hidden > _PAGED_CHANCE or item.one_slot}
+    unsure = {
+        item.comm.number for item in series if item.hidden > launch.limits.diagnosis.paged_chance or item.one_slot
+    }
     comms = [launch.seen.communicators[number] for number in sorted(part.communicators - unsure)]
     everywhere = last_times(launch.frontier)
     found = []
@@ -202,12 +204,13 @@ def _behind(
     past = None
     if sequel is None or sequel.launch:
         past = _past(launch, series, first)
+    limits = launch.limits
     shares = [_killed_share(past, stop, tracks) if past else 0.0 for stop in stops]
-    hung = [stop for stop, share in zip(stops, shares, strict=True) if share <= SELDOM_KILLED]
+    hung = [stop for stop, share in zip(stops, shares, strict=True) if share <= limits.diagnosis.seldom_killed_share]
     sure = [
         stop
         for stop, share in zip(stops, shares, strict=True)
-        if share <= MAY_BE_KILLED and stop.chance <= _PAGED_CHANCE
+        if share <= limits.diagnosis.may_be_killed_share and stop.chance <= limits.diagnosis.paged_chance
     ]
     stop = together(sure or hung or stops)
     if not ahead(stop, tracks):
@@ -277,4 +280,4 @@ def _past(launch: _Launch, series: list[Series], stopped: Iterable[Communicator]
     ends = last_times(reach for reach in launch.reaches if reach.process not in launch.ignored)
     ends = {process: end for process, end in ends.items() if end <= launch.limits.ingest.max_timestamp_us}
     ordered = sorted(series, key=lambda item: item.comm.number not in numbers)
-    return past_of(launch.evidence.history, launch.frontier, ordered, ends, launch.limits.ingest.min_timestamp_us)
+    return past_of(launch.evidence.history, launch.frontier, ordered, ends, launch.limits)

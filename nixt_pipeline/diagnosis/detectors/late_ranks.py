@@ -17,8 +17,6 @@ from nixt_pipeline.diagnosis.evidence.stages import pipeline_peers, tensor_group
 from nixt_pipeline.diagnosis.findings import Severity, severity_by_cost
 from nixt_pipeline.settings import Thresholds
 
-# With fewer records than this share, deficits alone name nobody.
-_WHOLE_LOG = 0.98
 # So many processes of a stage, or this share of it, may be a little late by faults of their own.
 _FEW, _FEW_SHARE = 3, 0.05
 # Who waits for somebody late is about as late as that, give or take what was not recorded.
@@ -43,12 +41,12 @@ def find_late_ranks(evidence: Evidence, before: Sequence[Suspect], limits: Thres
     late += find_hesitations(seen, late, limits)
     slow = [suspect for suspect in before if isinstance(suspect, Blame)]
     late = [entity for entity in late if not _explained(entity, slow, seen)]
-    if (evidence.recorded.coverage.capture_rate or 0) < _WHOLE_LOG:
+    if (evidence.recorded.coverage.capture_rate or 0) < limits.diagnosis.whole_log_share:
         # What no collective confirms rests on times alone, and these on what happened to be recorded.
         late = [entity for entity in late if entity.last_share is not None]
     late = outstanding(seen, without_uneven_replicas(seen, late), limits)
     if lags is not None:
-        late = [with_cause(entity, lags, seen.processes) for entity in late]
+        late = [with_cause(entity, lags, seen.processes, limits) for entity in late]
     return grouped(seen, late, limits)
 
 

@@ -29,22 +29,16 @@ Floats = NDArray[np.float64]
 # With two peers the one that waits, with many one that is not itself late, and not the one that waits most: a Send may
 # wait while its process computes on.
 _REFERENCE_QUANTILE = 0.75
-# Of what an entity lacks in communication, at least this share must be seen as waiting for it.
-_LEAST_WAITED = 0.2
 # What its processes have in common must be most of what the latest of them lacks, and a process is named beside its
 # host when it lacks about as much again.
 _HOST_EXPLAINS = 0.5
 _BESIDE_ITS_HOST = 0.5
 # With so many blocks, the first one is left out.
 _SETTLED = 10
-# By deficit alone, an entity is named when chance is out of the question.
-_BEYOND_DOUBT = 1e-4
 # Stretches, of so many to a window, of which each has several passes of the dump thread, and few a checkpoint.
 _STRETCHES = 4
 # Those of one machine are about as late as one another.
 _AS_LATE = 1.25
-# A host is late when nearly all of its processes are; otherwise the processes are named.
-_HOST_SHARE = 0.75
 
 
 @dataclass(frozen=True)
@@ -152,7 +146,7 @@ def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
         for members in by_host.values():
             if len(members) > 1 and len(by_host) > 1:
                 # What nearly all of its processes have in common: one late process does not make a host late.
-                common = np.quantile(late[members], 1 - _HOST_SHARE, axis=0, method="lower")
+                common = np.quantile(late[members], 1 - limits.diagnosis.host_share, axis=0, method="lower")
                 usual = np.median(late[members], axis=0)
                 hosts.append(_Candidate("host", number, tuple(members), common, usual, working[members[0]]))
                 # A process stands out from its host: what all have in common is the host's, named or not.
@@ -173,7 +167,7 @@ def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
         ]
         late_ranks, other_ranks = _confirmed(seen, _alike(seen, suspects), late_hosts, limits)
         named = [*late_hosts, *late_ranks]
-        found += named + [late for late in (*other_hosts, *other_ranks) if _hidden(late, named)]
+        found += named + [late for late in (*other_hosts, *other_ranks) if _hidden(late, named, limits)]
     return found
 
 
@@ -294,7 +288,7 @@ def _confirmed(
     confirmed, left = [], []
     for late in suspects:
         others = [other for other in (*suspects, *named) if other is not late]
-        least_us = _LEAST_WAITED * late.late_us * late.window.length
+        least_us = limits.diagnosis.min_waited_share * late.late_us * late.window.length
         for entity in [late, replace(late, any_of_process=True)][: 2 if late.level == "rank" else 1]:
             convincing = [
                 (share, cells)
@@ -338,9 +332,9 @@ def _waiting(seen: Observations, late: Late, others: list[Late]) -> list[tuple[f
     return sorted(found, key=lambda entry: -entry[1])
 
 
-def _hidden(late: Late, named: list[Late]) -> bool:
+def _hidden(late: Late, named: list[Late], limits: Thresholds) -> bool:
     """Whether collectives cannot confirm it because one of its stage that is named was later still."""
-    return late.probability <= _BEYOND_DOUBT and any(
+    return late.probability <= limits.diagnosis.beyond_doubt_chance and any(
         late.window.overlap(other.window) * 2 >= late.window.length and other.cost_share >= late.cost_share / 2
         for other in named
     )

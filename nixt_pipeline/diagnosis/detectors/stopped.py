@@ -12,9 +12,8 @@ from math import prod
 
 from nixt_pipeline.diagnosis.detectors.tracks import SEND_RECV, Track
 from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.settings import Thresholds
 
-# How unlikely the lead of the others over those that stopped must be by chance.
-_LEAD_CHANCE = 0.003
 # Two that stopped are told apart when the records of the one that got less far are so unlikely to be merely lost.
 _LESS_FAR_CHANCE = 0.01
 
@@ -31,7 +30,7 @@ class Stop:
     chance: float
 
 
-def stopped_first(tracks: Sequence[Track]) -> list[Stop]:
+def stopped_first(tracks: Sequence[Track], limits: Thresholds) -> list[Stop]:
     """What stopped before its alike, one for each hang; empty after a normal end."""
     families: dict[tuple[Hashable, ...], list[Track]] = defaultdict(list)
     for track in tracks:
@@ -45,12 +44,12 @@ def stopped_first(tracks: Sequence[Track]) -> list[Stop]:
         leads = [(track, max(0, usual[track.family] - track.reached)) for track in members]
         # Whoever lost many records may have lost the last ones in all of its ranks.
         chances[carrier] = prod(track.hidden**lead for track, lead in leads) * len(carried)
-        if chances[carrier] <= _LEAD_CHANCE:
+        if chances[carrier] <= limits.diagnosis.lead_chance:
             stopped += [track for track, lead in leads if lead > 0]
     edges = [track for track in tracks if track.what == SEND_RECV]
     return [
         Stop(
-            *_interrupted(*_narrowed(group), carried, usual),
+            *_interrupted(*_narrowed(group), carried, usual, limits.diagnosis.lead_chance),
             _lead(group, usual),
             min(chances[track.carrier] for track in group),
         )
@@ -63,6 +62,7 @@ def _interrupted(
     suspects: frozenset[Process],
     carried: Mapping[tuple[int, frozenset[Process]], Sequence[Track]],
     usual: Mapping[tuple[Hashable, ...], int],
+    lead_chance: float,
 ) -> tuple[tuple[Track, ...], frozenset[Process]]:
     """Of several communicators that may hold the one who hung, the only one that stopped between two of its functions.
 
@@ -72,7 +72,7 @@ def _interrupted(
     leads = {
         carrier: {usual[track.family] - track.reached for track in carried[carrier]}
         for carrier in {track.carrier for track in first if track.what != SEND_RECV}
-        if all(track.hidden <= _LEAD_CHANCE for track in carried[carrier])
+        if all(track.hidden <= lead_chance for track in carried[carrier])
     }
     between = [carrier for carrier, found in leads.items() if len(found) > 1]
     if len(leads) < 2 or len(between) != 1 or not between[0][1] < suspects:

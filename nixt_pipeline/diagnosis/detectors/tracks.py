@@ -14,10 +14,8 @@ from nixt_pipeline.diagnosis.evidence.alike import UNKNOWN, Pace, alike, middle
 from nixt_pipeline.diagnosis.evidence.frontier import EarlyEnd, Reach, newest_functions
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Edge
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of
+from nixt_pipeline.settings import Thresholds
 
-# Records lost at random leave few processes without their last operation; a log that lost its tail leaves many so: how
-# unlikely their number must be by chance.
-TAIL_CHANCE = 0.01
 # What a slot loses more often than this may be lost at the end as well, however long that is.
 _HARDLY_EVER = 0.05
 # When more processes than this have no end, the job was cut off, and nothing can be said of it.
@@ -246,10 +244,10 @@ def _with_slots(tracks: Sequence[Track], series: Sequence[Series]) -> list[Track
     return told
 
 
-def ended_together(series: Iterable[Series]) -> bool:
+def ended_together(series: Iterable[Series], limits: Thresholds) -> bool:
     """Whether the log reaches to the end: no more processes lack the last collective of a communicator than lose any
     other record. A log whose tail was lost ends at another number for each process, and proves nothing."""
     counted = [item for item in series if item.final or not item.one_slot]
     behind = sum(item.behind for item in counted)
     expected = sum(0.0 if item.one_slot else item.lost * len(item.last) for item in counted)
-    return behind == 0 or float(scipy.stats.poisson.sf(behind - 1, expected)) > TAIL_CHANCE
+    return behind == 0 or float(scipy.stats.poisson.sf(behind - 1, expected)) > limits.diagnosis.tail_chance

@@ -32,13 +32,7 @@ MEDIA: tuple[Medium, ...] = ("nvlink", "rack", "network")
 # more than half of the job suffers from.
 _BEST_SHARE = 0.1
 
-# How many standard deviations of the noise between blocks a path must be slower than the reference to count as slow,
-# and may be to count as healthy: the reference, the best tenth of healthy blocks, is 1.3 of them below the middle.
-_SLOW_DEVIATIONS = 5.0
-_HEALTHY_DEVIATIONS = 2.5
 
-# Healthy networks are congested now and then: this share of the blocks, unless the run itself shows more.
-_USUAL_SLOW_SHARE = 0.05
 # Congested blocks come in clusters, which the binomial does not know: a tenth of the chance that others are given.
 _CLUSTERED = 0.1
 
@@ -149,10 +143,12 @@ def _widened(paths: list[Path], limits: Thresholds) -> Thresholds:
     steps = [np.diff(path.time_us / path.reference_us) for path in paths]
     known = np.concatenate([step[~np.isnan(step)] for step in steps]) if steps else np.zeros(0)
     deviation = float(scipy.stats.median_abs_deviation(known, scale="normal")) / sqrt(2) if len(known) else 0.0
+    slow = 1 + limits.diagnosis.slow_transfer_deviations * deviation
+    healthy = 1 + limits.diagnosis.healthy_transfer_deviations * deviation
     return limits.changed(
         "diagnosis",
-        slow_transfer_ratio=max(limits.diagnosis.slow_transfer_ratio, 1 + _SLOW_DEVIATIONS * deviation),
-        healthy_transfer_ratio=max(limits.diagnosis.healthy_transfer_ratio, 1 + _HEALTHY_DEVIATIONS * deviation),
+        slow_transfer_ratio=max(limits.diagnosis.slow_transfer_ratio, slow),
+        healthy_transfer_ratio=max(limits.diagnosis.healthy_transfer_ratio, healthy),
     )
 
 
@@ -200,7 +196,7 @@ def _slow_paths(paths: list[Path], seen: Observations, limits: Thresholds) -> li
     outside = [
         float(marked.sum() - (window.marked if window else 0)) for marked, window in zip(marks, windows, strict=True)
     ]
-    rate = min(0.5, max(_USUAL_SLOW_SHARE, sum(outside) / (len(paths) * seen.blocks or 1)))
+    rate = min(0.5, max(limits.diagnosis.usual_congested_share, sum(outside) / (len(paths) * seen.blocks or 1)))
     return [
         SlowPath(path, window)
         for path, window in zip(paths, windows, strict=True)

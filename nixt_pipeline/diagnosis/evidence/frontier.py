@@ -38,8 +38,6 @@ ORDER BY ALL
 # Nobody completes one of these before everybody has started it.
 WAITING_COLLECTIVES = (*SYNC_COLLECTIVES, "All2All", "AlltoAll", "AllGatherV")
 
-# How unlikely it must be that losses at random took the end of a log, over all processes.
-_END_CHANCE = 0.003
 # A communicator of the start-up has few collectives, and says nothing of the end.
 _REGULAR = 20
 
@@ -106,12 +104,13 @@ def early_ends(frontier: Sequence[Reach], one_slot: bool, limits: Thresholds) ->
         of_process[reach.process].append(reach)
         series = (reach.communicator, reach.coll)
         furthest[series] = max(furthest[series], reach.last)
+    chance = limits.diagnosis.early_end_chance
     lost_anywhere = _lost(reach for reaches in of_process.values() for reach in reaches)
     found = {}
     for process, reaches in sorted(of_process.items()):
         lag = sum(furthest[reach.communicator, reach.coll] - reach.last for reach in reaches)
         lost = max(_lost(reaches), lost_anywhere)
-        if lost <= 1 - limits.diagnosis.min_assessable_share and lost**lag * len(of_process) <= _END_CHANCE:
+        if lost <= 1 - limits.diagnosis.min_assessable_share and lost**lag * len(of_process) <= chance:
             missing: dict[int, int] = defaultdict(int)
             for reach in reaches:
                 missing[reach.communicator] += furthest[reach.communicator, reach.coll] - reach.last

@@ -34,8 +34,6 @@ Span = tuple[int, int]
 
 # Functions and message sizes of which transfers are compared: a model has hundreds of them.
 _COMPARED_OPERATIONS = 4_096
-# Where fewer records than this share are looked at, ranks may have waited for one another unseen.
-_WHOLE = 0.98
 # Incomplete collectives of which one has probably the rank that came last, when every third record is lost.
 _LEAST_PARTIAL = 2
 
@@ -177,7 +175,7 @@ class Observations:
 def observe(tables: LaunchTables, limits: Thresholds) -> Observations:
     """Aggregate one launch, or one era of it."""
     con, blocks = tables.con, tables.blocks
-    one_slot = has_one_slot(tables.run)
+    one_slot, whole = has_one_slot(tables.run), limits.diagnosis.whole_log_share
     rows = con.sql("SELECT hostname, pid, name, global_rank FROM diagnosed_processes ORDER BY process").fetchall()
     processes = tuple(process_of(host, pid, name) for host, pid, name, _ in rows)
     communicators = _communicators(con, processes)
@@ -210,7 +208,7 @@ def observe(tables: LaunchTables, limits: Thresholds) -> Observations:
         large_message_bytes=limits.analysis.large_message_bytes,
         clock_steps=times.steps,
         ranks={process: row[3] for process, row in zip(processes, rows, strict=True) if row[3] is not None},
-        lacking=frozenset(at.comm for at in tables.looked_at if one_slot or at.records_used < _WHOLE * at.records),
+        lacking=frozenset(at.comm for at in tables.looked_at if one_slot or at.records_used < whole * at.records),
         not_compared=con.sql(queries.NOT_COMPARED, params={"operations": _COMPARED_OPERATIONS}).fetchall()[0],
         looked_at={at.comm: (at.cells, at.cells_used) for at in tables.looked_at},
         left_out=frozenset(

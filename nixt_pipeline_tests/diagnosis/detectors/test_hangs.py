@@ -11,6 +11,7 @@ from nixt_pipeline.diagnosis.detectors.tracks import Series, ended_together, sta
 from nixt_pipeline.diagnosis.evidence.frontier import EarlyEnd
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Edge
 from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.diagnosis.examples import communicator
 
 
@@ -36,7 +37,7 @@ def stops(series: Sequence[Series], edges: Sequence[Edge] = ()) -> list[Stop]:
     everyone = sorted({member for comm in comms.values() for member in comm.members})
     numbered = [comms.get(number, communicator(number)) for number in range(max(comms, default=-1) + 1)]
     tracks = tracks_of(series, edges, dict(enumerate(numbered)), stages(series, everyone))
-    return stopped_first(tracks)
+    return stopped_first(tracks, Thresholds())
 
 
 def stopped(series: Sequence[Series], edges: Sequence[Edge] = ()) -> list[tuple[set[int], set[Process]]]:
@@ -71,10 +72,10 @@ def test_two_communicators_of_one_process_do_not_do_the_same() -> None:
 
 
 def test_a_log_that_ends_unevenly_lost_its_tail_and_proves_nothing() -> None:
-    assert not ended_together([pair(1, 152), series(3, {("a", 3): 149, ("b", 3): 151})])
-    assert ended_together([pair(1, 152), pair(3, 149)])
+    assert not ended_together([pair(1, 152), series(3, {("a", 3): 149, ("b", 3): 151})], Thresholds())
+    assert ended_together([pair(1, 152), pair(3, 149)], Thresholds())
     # Of four records, one is lost, and of these, one of the last.
-    assert ended_together([pair(1, 152, lost=0.25), series(3, {("a", 3): 151, ("b", 3): 152}, lost=0.25)])
+    assert ended_together([pair(1, 152, lost=0.25), series(3, {("a", 3): 151, ("b", 3): 152}, lost=0.25)], Thresholds())
 
 
 def test_how_likely_lost_records_look_like_a_hang_is_known() -> None:
