@@ -85,7 +85,7 @@ PROFILE_COLUMNS: tuple[Column, ...] = (
     count(
         "processes_expected",
         "processes",
-        "Ranks of the largest communicator, summed over incarnations: at least so many ran",
+        "Ranks of the largest communicator, summed over incarnations: at least this many ran",
     ),
     count("hosts_seen", "hosts", "Distinct hosts"),
     count("cells", "collectives", "Cells: distinct collectives"),

@@ -233,7 +233,7 @@ RUN_KERNELS = Analysis(
     reading=(
         "One row for each kernel, described by structure. Transfer is the time of the last rank to arrive, waiting "
         "what the others spent beyond it; both over collectives that every rank logged with GPU times. Blocks are "
-        "equal stretches of a communicator's progress; a group is the hosts of one communicator."
+        "time blocks of a communicator's progress; a group is the hosts of one communicator."
     ),
     columns=(
         RUN,

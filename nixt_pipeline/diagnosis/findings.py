@@ -170,12 +170,10 @@ def capped(finding: Finding, coverage: RunCoverage, limits: Thresholds) -> Findi
     if coverage.capture_rate is not None and coverage.capture_rate < limits.diagnosis.min_complete_share:
         why = f"only {coverage.capture_rate:.0%} of the records are there"
     elif finding.kind in _FROM_TIMES and 1 - coverage.replayed_share < limits.diagnosis.min_complete_share:
-        why = f"{coverage.replayed_share:.0%} of the collectives could not be looked at"
+        why = f"{coverage.replayed_share:.0%} of the collectives could not be compared"
     if not why or finding.severity not in ("P0", "P1"):
         return finding
-    return replace(
-        finding, severity="P2", counter_evidence=f"{finding.counter_evidence} No more than a note, for {why}."
-    )
+    return replace(finding, severity="P2", counter_evidence=f"{finding.counter_evidence} Capped at P2, for {why}.")
 
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:

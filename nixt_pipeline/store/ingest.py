@@ -62,7 +62,7 @@ def ingest(directory: Path, run: str, settings: Settings, progress: Progress | N
     leave this one with files that nobody has decoded.
     """
     if not directory.is_dir():
-        raise IngestError(f"cannot list {directory}: it is no directory")
+        raise IngestError(f"cannot list {directory}: it is not a directory")
     with run_lock(settings, run):
         take_inventory(directory, run, settings)
         summary = validate_records(run, settings, progress)

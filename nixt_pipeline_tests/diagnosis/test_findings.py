@@ -88,7 +88,7 @@ def test_the_text_says_what_where_since_when_how_bad_how_sure_and_what_next() ->
         "P1 (open a ticket) gpu-126 keeps others waiting",
         "2025-08-30 21:00:18 UTC, to the end of the log",
         "22.2 % of the time, 28.3 GPU-seconds, computes 1.29 times as long",
-        "how sure: the log points nowhere else",
+        "how sure: no other candidate in the log",
         "evidence: It came last in 9 of 10",
         "but: In 1 somebody else",
         "next: Look at its GPU clocks.",

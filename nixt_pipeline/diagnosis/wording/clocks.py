@@ -24,9 +24,9 @@ def _finding(off: dict[str, HostClock], seen: Observations) -> Finding:
         hosts=hosts,
         # Of hosts that only ever meet in pairs, either clock may be the wrong one.
         ambiguous=len(hosts) > 1,
-        evidence=f"Collectives that hosts left together were written at different times: {shown} from the others.",
+        evidence=f"Collectives that hosts finished together have different write times: {shown} from the others.",
         counter_evidence=(
-            "Known to the scatter of the dump times only. No finding rests on it: nothing among the"
+            "Known only to within the scatter of the dump times. No finding depends on it: nothing among the"
             f" {len(seen.hosts)} hosts is ordered by their clocks."
         ),
         next_step="Check time synchronisation (chrony or NTP) on these hosts before joining their logs by time.",
@@ -45,15 +45,15 @@ def _set_finding(step: ClockStep, seen: Observations) -> Finding:
         onset_us=seen.block_end_us[step.block - 1] if step.block else None,
         evidence=f"{who} set {way} by {abs(step.step_us) / 1e6:,.4g} s while the job ran.",
         counter_evidence=(
-            "A pause of the whole job that lasts as long would look the same."
+            "A pause of the whole job of the same length would look the same."
             if everywhere and step.step_us > 0
-            else "Known to the dump times only. No finding rests on it: stretches of the job are measured without it."
+            else "Known only to within the dump times. No finding depends on it: time blocks are measured without it."
         ),
-        next_step="Let chrony or NTP slew clocks instead of stepping them, and mind this when joining logs by time.",
+        next_step="Let chrony or NTP slew clocks instead of stepping them, and correct for it when joining logs by time.",
     )
 
 
 def _in_words(host: str, clock: HostClock) -> str:
     drift = f", drifting by {clock.drift_ppm:+.3g} ppm" if clock.drift_ppm is not None else ""
     scatter = f"{clock.uncertainty_us / 1e3:.2g} ms" if clock.uncertainty_us >= 1_000 else "less than 1 ms"
-    return f"{host} by {clock.offset_us / 1e6:+.3g} s (give or take {scatter}{drift})"
+    return f"{host} by {clock.offset_us / 1e6:+.3g} s (± {scatter}{drift})"

@@ -23,10 +23,10 @@ from nixt_pipeline.settings import Thresholds
 _SHOWN = 8
 
 _ONLY_COMPLETED = (
-    "The log has completed operations only: who never entered the operation and who waits in it look alike."
+    "The log has completed operations only: a process that never entered the operation looks like one that waits in it."
 )
 
-_BY_PAUSES = " All operations are equal: how many make a step is told from the pauses between steps."
+_BY_PAUSES = " All operations look the same: the length of a step is inferred from the pauses between steps."
 
 
 def hang_findings(evidence: Evidence, found: Sequence[Halt | NotExamined], _limits: Thresholds) -> list[Finding]:
@@ -52,7 +52,7 @@ def _stop(halt: Halt) -> Finding:
 
 
 def _who_waits(number: int) -> str:
-    return f"{number} that do the same got further, and wait." if number > 1 else "One that does the same got further."
+    return f"{number} of its peers got further, and wait." if number > 1 else "One of its peers got further."
 
 
 def _behind(how: Behind, killed_share: float) -> Finding:
@@ -62,7 +62,7 @@ def _behind(how: Behind, killed_share: float) -> Finding:
     # Send and Recv of one process stop together, some of them at the number that others reached.
     behind = [track for track in stop.first if track.reached < furthest[track]] or list(stop.first)
     names = ", ".join(
-        f"{track.comm.label} ({track.what} {track.reached}, its alike reached {furthest[track]})"
+        f"{track.comm.label} ({track.what} {track.reached}; its peers reached {furthest[track]})"
         for track in behind[:4]
     )
     suspects = sorted(stop.suspects)
@@ -76,25 +76,27 @@ def _behind(how: Behind, killed_share: float) -> Finding:
         communicators=tuple(sorted({track.comm.id for track in stop.first})),
         ambiguous=len(suspects) > 1,
         evidence=(
-            f"The job stopped in the middle of a step. First to stop: {names}. There is no record of what comes next"
-            f" there, which never completed.{_who_hung(len(suspects))}"
+            f"The job stopped in the middle of a step. First to stop: {names}. No rank logged the next operation there:"
+            f" it never completed.{_who_hung(len(suspects))}"
         ),
         counter_evidence=(
             f"{_who_waits(ahead(stop, tracks))} {_ONLY_COMPLETED}"
-            + (f" Lost records alone could look so, with p < {stop.chance:.1g}." if stop.chance > 0 else "")
-            + (f" So would a job that was killed, at {killed_share:.1%} of its moments." if not sure else "")
+            + (f" Lost records alone would look the same with p < {stop.chance:.1g}." if stop.chance > 0 else "")
+            + (f" So would a job that was killed, at {killed_share:.1%} of its past moments." if not sure else "")
         ),
         next_step=(
-            f"Get the stack (py-spy, gdb) of {names_of(suspects)[0]}, and kernel log and GPU errors (Xid) of its host."
+            f"Get the stack (py-spy, gdb) of {names_of(suspects)[0]}, and check the kernel log and GPU errors (Xid) of"
+            " its host."
             if len(suspects) == 1
-            else f"Get stacks (py-spy, gdb) of the {len(suspects)} processes on {', '.join(hosts)}: the one that is not"
-            " inside the operation is it. Then kernel log and GPU errors (Xid) of that host."
+            else f"Get stacks (py-spy, gdb) of the {len(suspects)} processes on {', '.join(hosts)}: the one whose"
+            " stack is outside the operation is the culprit. Then check the kernel log and GPU errors (Xid) of that"
+            " host."
         ),
     )
 
 
 def _who_hung(suspects: int) -> str:
-    return f" The one that hung is among {suspects} processes." if suspects > 1 else ""
+    return f" One of {suspects} processes hung." if suspects > 1 else ""
 
 
 def _without_suspects(finding: Finding) -> str:
@@ -112,13 +114,13 @@ def _never_completed(item: Series) -> Finding:
         communicators=(item.comm.id,),
         ambiguous=True,
         evidence=(
-            f"The log ends before {item.coll} {item.furthest + 1} of {item.comm.label}: what comes before it in a step"
-            f" was completed once more, on all {len(item.comm.members)} processes, and nothing that comes after it."
+            f"No rank logged {item.coll} {item.furthest + 1} of {item.comm.label}: all {len(item.comm.members)}"
+            " processes completed what precedes it in a step, and none what follows it."
         ),
-        counter_evidence="A job whose last step is meant to end without it would look the same.",
+        counter_evidence="A job whose last step ends before it on purpose would look the same.",
         next_step=(
-            "If the job did not end by itself, get stacks (py-spy, gdb) of all processes: the one that is not inside"
-            " this collective is it."
+            "If the job did not end by itself, get stacks (py-spy, gdb) of all processes: the one whose stack is"
+            " outside this collective is the culprit."
         ),
     )
 
@@ -133,12 +135,12 @@ def _within_step(processes: Sequence[Process], begun: Mapping[Communicator, MidS
         processes=names_of(processes),
         communicators=tuple(sorted(comm.id for comm in begun)),
         ambiguous=True,
-        evidence=f"It stopped in the middle of a step: {'; '.join(_ending(*item) for item in begun.items())}.",
-        counter_evidence="A job whose last step is meant to end so would look the same."
+        evidence=f"The job stopped in the middle of a step: {'; '.join(_ending(*item) for item in begun.items())}.",
+        counter_evidence="A job whose last step ends there on purpose would look the same."
         + (_BY_PAUSES if any(stop.by_pauses for stop in begun.values()) else ""),
         next_step=(
-            "If the job did not end by itself, get stacks (py-spy, gdb) of all processes: the one that is not inside a"
-            " collective is it."
+            "If the job did not end by itself, get stacks (py-spy, gdb) of all processes: the one whose stack is"
+            " outside any collective is the culprit."
         ),
     )
 
@@ -156,11 +158,11 @@ def _interrupted(pause: Interruption) -> Finding:
         communicators=tuple(sorted({comm.id for comm in stopped})),
         ambiguous=True,
         evidence=(
-            f"The job stood still for {(pause.until_us - pause.since_us) / 1e6:,.3g} s in the middle of a step."
-            f" Replaced, after their last operation before that: {_list(completed)}. Kept, and one step"
-            f" further by then: {_list([comm.label for comm in pause.kept])}."
+            f"The job stalled for {(pause.until_us - pause.since_us) / 1e6:,.3g} s in the middle of a step."
+            f" Replaced, with their last operation before the stall: {_list(completed)}. Kept, and one step"
+            f" ahead by then: {_list([comm.label for comm in pause.kept])}."
         ),
-        counter_evidence="Work of up to a step (an evaluation) on those that were kept would look the same.",
+        counter_evidence="Up to a step of other work (an evaluation) in those that were kept would look the same.",
         next_step="",
     )
 
@@ -168,10 +170,10 @@ def _interrupted(pause: Interruption) -> Finding:
 def _ending(comm: Communicator, stop: MidStep) -> str:
     coming = f"{stop.step[stop.done].coll} of {stop.step[stop.done].size_bytes:,} bytes"
     if stop.done == 0:
-        return f"{comm.label} completed {stop.steps:,} times {coming}, and all others one step more"
+        return f"{comm.label} completed {coming} {stop.steps:,} times, and all others one step more"
     return (
-        f"{comm.label} completed {stop.steps:,} steps of {len(stop.step)} operations, {stop.done} of one more, and no"
-        f" {coming}, which comes next"
+        f"{comm.label} completed {stop.steps:,} steps of {len(stop.step)} operations, {stop.done} of one more, and"
+        f" never the {coming} that comes next"
     )
 
 
@@ -209,8 +211,8 @@ def _went_on(finding: Finding, part: Part, sequel: Sequel) -> Finding:
             told,
             severity="info" if finding.severity == "P2" else "P2",
             evidence=f"{_without_suspects(finding)} All {len(sequel.went_on)} processes went on{where}{at}.",
-            counter_evidence=f"{finding.counter_evidence} Communicators that were replaced on purpose would look so.",
-            next_step="Look in the job's output for why the communicators were made anew at that time.",
+            counter_evidence=f"{finding.counter_evidence} Communicators replaced on purpose would look the same.",
+            next_step="Check the job's output for why communicators were created again at that time.",
         )
     names = names_of(sequel.left)
     one = len(names) == 1
@@ -232,8 +234,8 @@ def _went_on(finding: Finding, part: Part, sequel: Sequel) -> Finding:
             f" elsewhere, would look the same. Of {len(part.processes)} processes, no other has stopped."
         ),
         next_step=(
-            f"Look for why {'it' if one else 'they'} ended: kernel log and GPU errors (Xid) of {_list(sorted(hosts))}"
-            f" and the job's output at that time. The job runs with fewer GPUs unless spares took the place."
+            f"Find out why {'it' if one else 'they'} ended: kernel log and GPU errors (Xid) of {_list(sorted(hosts))}"
+            f" and the job's output at that time. The job runs with fewer GPUs unless spares took their place."
         ),
     )
 
@@ -263,17 +265,19 @@ def _ended_within_step(finding: Finding, sequel: Sequel | None, share: float | N
     if running:
         why = " The job seems to be running: its last record was written less than a minute before the logs were read."
         why = why if ending.quiet_us <= 60_000_000 else why.replace("less than a minute", "shortly")
-        step = "Look again when the job has ended."
+        step = "Diagnose it again when the job has ended."
     elif ending.state:
         why = f" Slurm says {ending.state}."
-        step = "Nothing, if that was meant. If it stood still before, its output and the stacks of that time tell."
+        step = "Nothing, if that was intended. If it hung before, check its output and the stacks from that time."
     else:
         why = " It was killed, reached its time limit, or hung: the log cannot tell."
-        step = "If it did not end on purpose and stands still, get stacks (py-spy, gdb) of all processes."
+        step = "If it was not stopped on purpose and hangs, get stacks (py-spy, gdb) of all processes."
     if sequel and sequel.launch:
         step = "Nothing, if the job was preempted or restarted on purpose; else look in its output for the reason."
     often = (
-        f" Cut at other moments of its past, the log would look so in {share:.0%} of them." if share is not None else ""
+        f" Cut at other moments of its past, the log would look the same in {share:.0%} of them."
+        if share is not None
+        else ""
     )
     return replace(
         finding,
@@ -296,7 +300,7 @@ def _restart(sequel: Sequel | None) -> str:
     if launch is None:
         return ""
     return (
-        f" The job was started again at {moment(launch.first_us)} ({launch.processes} processes) and went on until"
+        f" The job was restarted at {moment(launch.first_us)} ({launch.processes} processes) and went on until"
         f" {moment(launch.last_us)}."
     )
 

@@ -30,7 +30,7 @@ def _slow_stage(seen: Observations, slow: SlowStage) -> Finding:
         effect=Effect(slow.cost_share, slow.slowdown, slow.lost_us * len(seen.processes) / 1e6),
         evidence=(
             f"{host}, a pipeline stage of its own, computes {slow.slowdown:.2g} times as long against the other stages"
-            f" as it did before, in {window.length} of {seen.blocks} stretches of the job."
+            f" as it did before, in {window.length} of {seen.blocks} time blocks."
         ),
         counter_evidence="No other host does the same work: a change of the work of this stage would look the same.",
         next_step=f"Look at GPU clocks, power and temperature of {host}, and whether its stage got more work.",
@@ -47,8 +47,8 @@ def _heavy_stage(heavy: HeavyStage) -> Finding:
             f"All processes of one of {heavy.stages} pipeline stages compute {heavy.ratio:.2g} times as long as those"
             " of the other stages, throughout the job."
         ),
-        counter_evidence="It is a role and no fault: embedding, loss, or more layers than the other stages have.",
-        next_step="Balance the layers of the pipeline's stages if the others' waiting matters.",
+        counter_evidence="Expected from its pipeline role, not a fault: embedding, loss, or more layers than the other stages.",
+        next_step="Balance the layers of the pipeline's stages if the waiting of the others matters.",
     )
 
 
@@ -58,9 +58,9 @@ def _turns(turns: Turns) -> Finding:
         severity="info",
         level="run",
         evidence=(
-            f"In the middle one of {turns.communicators} communicators, ranks wait {turns.waiting_share:.1%} of the"
-            f" time for one another, and the one most waited for has {turns.most_share:.0%} of it."
+            f"In the median of {turns.communicators} communicators, ranks wait {turns.waiting_share:.1%} of the"
+            f" time for one another, and the one most waited for causes {turns.most_share:.0%} of it."
         ),
-        counter_evidence="Nobody comes last for long: uneven batches, experts or hosts' noise, not a slow part.",
-        next_step="Look at how evenly work is dealt out: sequence lengths, expert routing, garbage collection.",
+        counter_evidence="No rank is last for long: uneven batches, experts or host noise, not a slow component.",
+        next_step="Look at how evenly work is distributed: sequence lengths, expert routing, garbage collection.",
     )

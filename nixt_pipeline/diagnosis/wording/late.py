@@ -72,7 +72,7 @@ def late_finding(seen: Observations, late: LateGroup) -> Finding:
             f" {first.last_share:.0%} of the waiting in {named.their} collectives is for {them}"
             f" ({first.waited_cells:,} in which ranks waited)."
         )
-        doubt = f"{1 - first.last_share:.0%} of the waiting in {named.their} collectives is for somebody else."
+        doubt = f"{1 - first.last_share:.0%} of the waiting in {named.their} collectives is for other ranks."
     return Finding(
         kind="late-arrival",
         severity=late.severity,
@@ -87,14 +87,14 @@ def late_finding(seen: Observations, late: LateGroup) -> Finding:
         until_us=first.window.until_us(seen.block_end_us),
         effect=Effect(share, first.slowdown, first.lost_us / 1e6),
         evidence=(
-            f"{_waiting(seen, first, named)} {share:.1%} of the time for {named.listed()}:"
+            f"{_waiting(seen, first, named)} {share:.1%} of the time waiting for {named.listed()}:"
             f" {named.subject(_name(first))}"
             f" {duration(first.late_us)} less in communication than its peers in {_when(first)} (by chance"
             f" p < {max(first.probability, 1e-12):.1g}).{_machine(seen, named)}{confirmation}{_launched(first)}"
             f"{_victims(seen, group, named.their)}"
         ),
         counter_evidence=(
-            f"{doubt} Waiting for others and slow transfers are already taken out."
+            f"{doubt} Waiting for others and slow transfers are already excluded."
             f"{_unseen(seen, group, named)}{_SHADOW if late.shadow else ''}"
         ),
         next_step=(
@@ -124,7 +124,7 @@ def _launched(first: Late) -> str:
     )
 
 
-_SHADOW = " Somebody is late by more at the same time, and few collectives waited for this one: it may be a shadow."
+_SHADOW = " Another one is late by more at the same time, and few collectives waited for this one: it may be a victim."
 
 
 def _named(seen: Observations, group: Sequence[Late]) -> _Named:
@@ -154,21 +154,21 @@ def _name(late: Late) -> str:
 
 
 def _waiting(seen: Observations, first: Late, named: _Named) -> str:
-    """Who stands still: only those who meet it in a communicator, directly or through others."""
+    """Who waits: only those who meet it in a communicator, directly or through others."""
     waiting = waiting_together(seen)[first.processes[0]]
     if len(waiting) == len(seen.processes):
-        return "The other hosts stand still" if named.level == "host" else "The other processes stand still"
+        return "The other hosts spend" if named.level == "host" else "The other processes spend"
     number = len(waiting) - len(first.processes)
     if number == 1:
-        return "The one process that communicates with it stands still"
-    return f"The {number} processes that communicate with it, directly or through others, stand still"
+        return "The one process that communicates with it spends"
+    return f"The {number} processes that communicate with it, directly or through others, spend"
 
 
 def _when(first: Late) -> str:
     length, marked = first.window.length, first.window.marked
     if first.intermittent:
-        return f"{marked} of {length} stretches of the job, now and then"
-    return f"each of {length} stretches of the job, {marked} clearly"
+        return f"{marked} of {length} time blocks, intermittently"
+    return f"all {length} time blocks, {marked} of them clearly"
 
 
 def _machine(seen: Observations, named: _Named) -> str:
@@ -177,19 +177,19 @@ def _machine(seen: Observations, named: _Named) -> str:
         return ""
     machines = {machine for process, machine in seen.machines.of.items() if name_of(process) in named.processes}
     if len(machines) > 1:
-        return " They are late at the same time and by as much, so that they are waited for once."
+        return " They are late at the same times and by the same amount, so their cost is counted once."
     if len(seen.hosts) == 1 and len(set(seen.machines.of.values())) == 1:
-        return " They are late at the same time and by as much, and have one host name with all others."
-    return " NCCL's count of nodes and the order of ranks say that they share a machine, which is waited for once."
+        return " They are late at the same times and by the same amount, and all processes have one host name."
+    return " By NCCL's node count and the order of ranks they share a machine, so their cost is counted once."
 
 
 def _victims(seen: Observations, group: Sequence[Late], their: str) -> str:
-    """Who waits: first those of its stage, and everybody else who waits for these."""
+    """Who waits: first those of its stage, and all others that wait for these."""
     first = group[0]
     stage = next(stage for stage in seen.stages() if set(first.processes) <= stage)
     late = {process for entity in group for process in entity.processes}
     peers, waiting = hosts_of(stage - late), waiting_together(seen)[first.processes[0]]
-    others = "all others" if len(waiting) == len(seen.processes) else "those who wait for these"
+    others = "all others" if len(waiting) == len(seen.processes) else "those that wait for them"
     through = f" and through them {others}" if len(stage) < len(waiting) else ""
     return f" Victims: {their} peers on {_listed(peers)}{through}." if peers else ""
 
@@ -197,15 +197,15 @@ def _victims(seen: Observations, group: Sequence[Late], their: str) -> str:
 def _unseen(seen: Observations, group: Sequence[Late], named: _Named) -> str:
     if named.inside:
         return (
-            f" What they did among themselves ({_listed([comm.label for comm in named.inside])}) was left out, so that"
-            " it cannot be seen which of them the others wait for: one of them, or all."
+            f" Their collectives among themselves ({_listed([comm.label for comm in named.inside])}) were left out, so"
+            " the log does not show which of them the others wait for: one of them, or all."
         )
     if seen.matched_p2p == 0 and len(seen.stages()) > 1:
-        return " Send and Recv were not recorded, so that it cannot be seen which pipeline stage waits for which."
+        return " Send and Recv were not recorded, so the log does not show which pipeline stage waits for which."
     if len(group) > 1:
         return " Too few of the collectives among them were recorded to say which of them the others wait for."
     if group[0].level == "rank" and group[0].peers < 2:
-        return " It has one peer to be compared with only: that one may compute less instead."
+        return " It has only one peer to compare with, which may compute less instead."
     return ""
 
 

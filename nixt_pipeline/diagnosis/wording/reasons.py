@@ -10,7 +10,7 @@ from nixt_pipeline.settings import Thresholds
 # Names in a sentence.
 _SHOWN = 8
 
-_NOBODY_COMPARED = "no two processes are known to do the same work, so that none can be called late"
+_NOBODY_COMPARED = "no two processes are known to do the same work, so none can be called late"
 OBSTACLES: Mapping[Obstacle, str] = {
     "several GPUs": "processes drive several GPUs that the log does not tell apart",
     "nobody compared": _NOBODY_COMPARED,
@@ -43,7 +43,7 @@ def unjudged(judged: Judged) -> list[str]:
     )
     kinds, share = judged.not_compared
     transfers = (
-        f"whether transfers of {kinds:,} functions and sizes ({share:.0%} of the bytes) are slow was not looked at"
+        f"whether transfers of {kinds:,} functions and sizes ({share:.0%} of the bytes) are slow was not assessed"
     )
     return [*([replays] if judged.partly else []), *([transfers] if kinds else [])]
 
@@ -59,7 +59,7 @@ def not_assessable(coverage: RunCoverage, limits: Thresholds) -> str:
         )
     if coverage.gpu_timed is not None and coverage.gpu_timed < limits.diagnosis.min_complete_share:
         return (
-            f"{1 - coverage.gpu_timed:.0%} of the times were taken by the CPU, and say when a kernel was launched and"
+            f"{1 - coverage.gpu_timed:.0%} of the times were taken by the CPU: they show when a kernel was launched and"
             " noticed, not how long it ran; set NCCL_INSPECTOR_REQUIRE_KERNEL_TIMING=1"
         )
     if coverage.sized is not None and coverage.sized < limits.diagnosis.min_complete_share:
@@ -94,6 +94,6 @@ def not_resolvable(coverage: RunCoverage, limits: Thresholds) -> str:
     if share is None or share <= limits.diagnosis.assessable_cost_share:
         return ""
     return (
-        f"the recorded times vary so much that a process which is late in half of the job would be told only if it cost"
+        f"the recorded times vary so much that a process which is late half of the time would be found only if it cost"
         f" more than {share:.0%} of the time (at most {limits.diagnosis.assessable_cost_share:.0%} make a verdict)"
     )

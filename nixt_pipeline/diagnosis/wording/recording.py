@@ -1,4 +1,4 @@
-"""What was recorded of a run, in sentences: what was lost, whose log is short, and why nothing can be concluded."""
+"""What was recorded of a run, in sentences: what was lost, and whose log is short or ends early."""
 
 from nixt_pipeline.diagnosis.evidence.coverage import (
     CUT_FILE,
@@ -42,9 +42,9 @@ def _record_loss(coverage: RunCoverage) -> list[Finding]:
             severity="info",
             level="run",
             evidence=(
-                f"{coverage.capture_rate:.1%} of the collectives that the sequence numbers tell of were recorded; of"
-                " the processes that left a log, the one with the fewest recorded"
-                f" {coverage.lowest_capture_rate or 0:.1%}. Missing records: {shares}.{cut}"
+                f"{coverage.capture_rate:.1%} of the records that the sequence numbers imply were written; the process"
+                f" with the fewest, of those that left a log, wrote {coverage.lowest_capture_rate or 0:.1%}. Missing"
+                f" records: {shares}.{cut}"
             ),
             counter_evidence=(
                 "What lies before the first and after the last record of a communicator is not counted. Lost records"
@@ -61,8 +61,8 @@ _ADVICE = {
     RING: f"{_WRITE_MORE_OFTEN} or remember more records (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE).",
     ONE_SLOT: f"{_WRITE_MORE_OFTEN} or use the plugin of NCCL 2.30.",
     SIZE_FILTER: "Nothing, unless small messages matter: NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES.",
-    CUT_FILE: "Copy the files again; look for a full disk, a quota, and who else writes or rotates them.",
-    EARLY_END: "Look for full disks and at the plugin's dump thread on the processes whose logs end early.",
+    CUT_FILE: "Copy the files again; check for a full disk, a quota, and other programs that write or rotate them.",
+    EARLY_END: "Where logs end early, check for a full disk and look at the plugin's dump thread.",
     NO_FILE: "Look for the logs of the missing processes: was the plugin loaded everywhere, was everything copied?",
     UNKNOWN: "Compare the dump interval and the free disk space of the processes with the fewest records.",
 }
@@ -117,9 +117,9 @@ def _silent_process(process: Process, end: EarlyEnd, cut: bool) -> Finding:
         processes=(name,),
         onset_us=end.last_us,
         evidence=(
-            f"The log of {name} ends {sum(end.missing.values()):,} records before its peers completed collectives that"
-            f" need it: it was alive and took part, and its log ended. {why}"
+            f"The log of {name} ends {sum(end.missing.values()):,} records early: its peers completed collectives that"
+            f" need it, so it was still running when its log ended. {why}"
         ),
         counter_evidence="If the job can go on without a process, this one may have left it.",
-        next_step="Look whether the file was copied whole, the disk is full, or the plugin's dump thread stopped.",
+        next_step="Check whether the file was copied whole, the disk is full, or the plugin's dump thread stopped.",
     )

@@ -72,7 +72,7 @@ def verdict_sentence(diagnosis: Diagnosis | None) -> str:
     if diagnosis.verdict == "not-assessable":
         return f"Not assessable: {visible(diagnosis.reason)}. This says nothing about the job's health.{notes}"
     share = diagnosis.coverage.least_cost_share
-    power = "" if share is None else f"; one that is late in half of it at a cost of {percent(share)} of the time would"
+    power = "" if share is None else f"; a rank that is late half of the time at a cost of {percent(share)} would"
     unjudged = f" But {visible(diagnosis.reason)}." if diagnosis.reason else ""
     return f"Nothing found: no host or process stands out in what was recorded{power}.{unjudged}{notes}"
 
@@ -142,8 +142,8 @@ def how_sure(finding: Finding) -> str:
     if finding.ambiguous:
         named = len(_named(finding))
         return f"one of {named}; the log cannot tell which" if named > 1 else "what exactly, the log cannot tell"
-    doubt = "; not enough for a ticket, by its cost or by how sure it is" if finding.severity == "P2" else ""
-    return f"the log points nowhere else{doubt}"
+    doubt = "; its cost or certainty is too low for a ticket" if finding.severity == "P2" else ""
+    return f"no other candidate in the log{doubt}"
 
 
 def since(finding: Finding, start_us: int | None = None) -> str:
@@ -179,8 +179,8 @@ def _basis(diagnosis: Diagnosis) -> list[str]:
     if coverage.lowest_capture_rate is not None and coverage.lowest_capture_rate < (coverage.capture_rate or 0) - 0.005:
         worst = f" (worst process {percent(coverage.lowest_capture_rate)})"
     lines = [
-        f"rests on {coverage.usable_collectives:,} collectives: {_share(coverage.capture_rate)} of their records are"
-        f" there{worst}, {_share(coverage.complete_cells)} of those seen have all ranks;"
+        f"based on {coverage.usable_collectives:,} collectives: {_share(coverage.capture_rate)} of their records exist"
+        f"{worst}, {_share(coverage.complete_cells)} of the collectives are complete;"
         f" {coverage.ranks_seen} of {coverage.ranks_expected} ranks left records{_by_launch(coverage.ranks_by_launch)}"
     ]
     if coverage.left_out:
@@ -188,7 +188,7 @@ def _basis(diagnosis: Diagnosis) -> list[str]:
         lines.append(f"left out: {reasons}")
     if diagnosis.reason and diagnosis.verdict == "findings":
         whole = not diagnosis.reason.startswith("whether ")
-        lines.append(f"{'lateness and transfers could not be looked at: ' if whole else ''}{diagnosis.reason}")
+        lines.append(f"{'lateness and transfers could not be assessed: ' if whole else ''}{diagnosis.reason}")
     return lines
 
 

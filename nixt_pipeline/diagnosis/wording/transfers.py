@@ -57,7 +57,7 @@ def _finding(
     cleared = (
         f"{len(blame.healthy)} comparable paths stayed at {healthy:.2f} times their best, which clears all on them."
         if blame.healthy
-        else "No comparable path stayed fast, so that nobody is cleared."
+        else "No comparable path stayed fast, so nothing is cleared."
     )
     return Finding(
         kind="fabric-slow" if blame.level == "fabric" else "slow-transfer",
@@ -73,8 +73,8 @@ def _finding(
         evidence=(
             f"Transfers {_WITHIN[blame.medium]} take {ratio:.2g} times as long as the best of their kind, on"
             f" {_count(len(blame.slow), 'path')} of {_count(len(communicators), 'communicator')}, in"
-            f" {blame.window.length} of {seen.blocks} stretches of the job;"
-            f" a member spends {share:.1%} of the time on what is too much.{_victims(blame)}"
+            f" {blame.window.length} of {seen.blocks} time blocks;"
+            f" the excess costs a member {share:.1%} of the time.{_victims(blame)}"
         ),
         counter_evidence=f"{cleared} {_WHY[blame.level]}{_or_a_host(blame)}{_not_compared(seen)}"
         f"{_or_a_late_rank(seen, blame)}",
@@ -159,9 +159,9 @@ _WITHIN: dict[Medium, str] = {
 }
 
 _WHY: dict[str, str] = {
-    "host": "The slow paths have no other uncleared member.",
-    "rank": "Its host has fast paths as well, so that only a part of the host is slow.",
-    "communicator": "Every host on the slow paths has fast ones as well: no host is to blame as a whole.",
+    "host": "The slow paths have nothing else in common that is not cleared.",
+    "rank": "Its host also has fast paths, so only a part of the host is slow.",
+    "communicator": "Every host on the slow paths also has fast ones, so no whole host is at fault.",
     "fabric": "A change of NCCL's algorithm or settings, or another job's traffic, would look the same.",
 }
 

@@ -48,7 +48,7 @@ def not_assessed(failure: Failure) -> Finding:
         severity="info",
         level="run",
         evidence=f"could not be assessed: {failure.what}: {failure.error}",
-        counter_evidence="This says nothing about the job, neither good nor bad; whatever else was looked at stands.",
+        counter_evidence="This says nothing about the job, neither good nor bad; the other findings stand.",
         next_step=(
             "This is a defect of nixt, not of the job: report it with the traceback, which is on standard error or in"
             " the log of the step, and if possible with the log files."

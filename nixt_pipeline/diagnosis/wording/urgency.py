@@ -9,13 +9,13 @@ URGENCY: Mapping[str, str] = {"P0": "act now", "P1": "open a ticket", "P2": "not
 # Of findings that have no cost in time: by kind and severity.
 CONSEQUENCES: Mapping[str, Mapping[str, str]] = {
     "hang": {
-        "P0": "the job does not go on",
+        "P0": "the job is stuck",
         "P1": "the job seems to have hung",
         "P2": "the job may have hung; too little was recorded to be sure",
     },
     "mismatch": dict.fromkeys(URGENCY, "results can be wrong, or the job hangs later"),
 }
-STOOD_STILL = "the job stood still until {}, then went on"
+STOOD_STILL = "the job stalled until {}, then went on"
 
 
 def consequence(kind: str, severity: str, until_us: int | None) -> str:

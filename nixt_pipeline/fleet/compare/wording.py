@@ -36,7 +36,7 @@ def facts(comparison: Comparison) -> list[tuple[str, str]]:
     found = [
         ("A", _side(comparison.a.name, len(comparison.a.runs))),
         ("B", _side(comparison.b.name, len(comparison.b.runs))),
-        ("rests on", _basis(comparison)),
+        ("based on", _basis(comparison)),
         ("work", "; ".join(comparison.workload_changes) or "the same"),
         ("hosts", _hosts(comparison)),
     ]
@@ -142,14 +142,16 @@ def _side(name: str, runs: int) -> str:
 def _basis(comparison: Comparison) -> str:
     if comparison.basis == "runs":
         return f"{len(comparison.a.runs)} against {len(comparison.b.runs)} runs"
-    return "stretches of one run on each side: how much runs differ anyway is not known, so a change is suspected only"
+    return (
+        "time blocks of one run on each side: how much runs normally differ is unknown, so a change is only suspected"
+    )
 
 
 def _hosts(comparison: Comparison) -> str:
     where = comparison.placement
     words = {
         "same": f"the same {where.hosts_a}",
-        "replicated": f"{where.hosts_a} and {where.hosts_b}, drawn anew for each run",
+        "replicated": f"{where.hosts_a} and {where.hosts_b}, chosen anew for each run",
         "changed": f"{where.hosts_a} and {where.hosts_b}, of them {where.common} in common",
     }
     if not where.names_are_machines:
@@ -157,5 +159,5 @@ def _hosts(comparison: Comparison) -> str:
     if where.kind != "changed":
         return words[where.kind]
     if comparison.host_sets:
-        return f"{words['changed']}; the intervals hold what {comparison.host_sets} sets of hosts differ by anyway"
-    return f"{words['changed']}; by how much hosts differ anyway is not known"
+        return f"{words['changed']}; the intervals include what {comparison.host_sets} sets of hosts normally differ by"
+    return f"{words['changed']}; how much hosts normally differ is unknown"

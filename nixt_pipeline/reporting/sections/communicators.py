@@ -20,7 +20,7 @@ def communicators_section(content: RunContent) -> SectionView:
         Spec("Communicator", "id"),
         Spec("Name", "comm_name"),
         Spec("Placement", "coll_type"),
-        Spec("Role", "parallel_role", lambda role: "not told" if role is None else plain(role)),
+        Spec("Role", "parallel_role", lambda role: "unknown" if role is None else plain(role)),
         Spec("Role from", "parallel_role_source"),
         Spec("Ranks seen", "ranks"),
         Spec("NCCL nodes", "nnodes", count, numeric=True),

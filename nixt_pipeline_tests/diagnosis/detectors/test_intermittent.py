@@ -65,7 +65,7 @@ def test_a_hesitation_is_told_with_how_often_it_comes() -> None:
     seen = hesitating([("b", 1)] * 7, FIFTH)
     [finding] = late_findings(seen, find_hesitations(seen, [], LIMITS))
     assert (finding.kind, finding.severity, finding.level) == ("late-arrival", "P2", "rank")
-    assert "400 ms less in communication than its peers in 7 of 35 stretches" in finding.evidence
+    assert "400 ms less in communication than its peers in 7 of 35 time blocks, intermittently" in finding.evidence
     assert finding.onset_us == 5_000_000
 
 

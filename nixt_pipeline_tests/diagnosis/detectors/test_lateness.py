@@ -349,7 +349,7 @@ def test_who_may_have_waited_in_collectives_that_were_left_out_is_one_of_several
         (finding,) = late_findings(seen, find_late(seen, LIMITS))
         assert finding.ambiguous == ambiguous
         assert finding.processes == ("a-pid1", "a-pid2")
-        assert ("was left out" in finding.counter_evidence) == ambiguous
+        assert ("were left out" in finding.counter_evidence) == ambiguous
 
 
 def test_who_shares_no_communicator_with_the_late_one_does_not_wait_for_it() -> None:
@@ -361,4 +361,4 @@ def test_who_shares_no_communicator_with_the_late_one_does_not_wait_for_it() -> 
     )
     (finding,) = late_findings(seen, find_late(seen, LIMITS))
     assert finding.effect.lost_rank_seconds == 20 * 0.3 * 2
-    assert finding.evidence.startswith("The 2 processes that communicate with it, directly or through others, stand")
+    assert finding.evidence.startswith("The 2 processes that communicate with it, directly or through others, spend")

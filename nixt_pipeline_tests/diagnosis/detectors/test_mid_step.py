@@ -152,7 +152,7 @@ def test_the_order_within_a_pass_is_that_of_the_log(tmp_path: Path, settings: Se
     directory = written(tmp_path / "hung", FULLY_SHARDED * 20 + "aaaar", passes=30)
     (hang,) = stops(directory, settings)
     assert (hang.kind, hang.severity, hang.level, hang.hosts) == ("hang", "P1", "communicator", ("node-01",))
-    assert "completed 20 steps of 8 operations, 5 of one more, and no AllGather of 8,000,000 bytes" in hang.evidence
+    assert "completed 20 steps of 8 operations, 5 of one more, and never the AllGather of 8,000,000" in hang.evidence
     assert hang.ambiguous and len(hang.processes) == 2
 
     directory = written(tmp_path / "ended", FULLY_SHARDED * 20, passes=30)

@@ -64,8 +64,8 @@ def test_a_communicator_that_is_made_anew_in_mid_step_stood_still_until_then(
     assert (stop.severity, stop.level, stop.communicators) == ("P2", "communicator", ("0x1",))
     # 20 steps of 20 ms after the first write, and 30 s and another step later.
     assert (stop.onset_us, stop.until_us) == (EPOCH_US + 400_000, EPOCH_US + 30_420_000)
-    assert "The job stood still for 30 s in the middle of a step" in stop.evidence
-    assert "WORLD (AllReduce 20 times). Kept, and one step further by then: TP node-01, TP node-02." in stop.evidence
+    assert "The job stalled for 30 s in the middle of a step" in stop.evidence
+    assert "WORLD (AllReduce 20 times). Kept, and one step ahead by then: TP node-01, TP node-02." in stop.evidence
     assert "All 4 processes went on in a communicator of 4" in stop.evidence
 
 

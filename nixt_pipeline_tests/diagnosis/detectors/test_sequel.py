@@ -68,7 +68,7 @@ def test_who_has_no_record_since_the_others_shrank_the_communicator_is_named(
     (stop,) = stops(written(tmp_path / "job", (0, SIX, 25, 1), (30, without, 40, 0)), settings)
     assert (stop.severity, stop.level, stop.ambiguous, stop.processes) == ("P1", "rank", False, ("node-02-pid4",))
     assert since(stop) == "2025-08-30 21:00:02 UTC, until 2025-08-30 21:00:30 UTC"
-    assert how_bad(stop) == "the job stood still until 2025-08-30 21:00:30 UTC, then went on"
+    assert how_bad(stop) == "the job stalled until 2025-08-30 21:00:30 UTC, then went on"
     assert "node-02-pid4 has no record since; the 5 other processes went on in a communicator of 5" in stop.evidence
     assert title(stop) == "Hang that is over: node-02-pid4"
 
@@ -127,7 +127,7 @@ def test_a_job_that_was_started_again_hung_in_the_past(tmp_path: Path, settings:
     (stop,) = stops(written(tmp_path / "job", (0, SIX, 25, 1), (20, again, 40, 0)), settings)
     assert stop.severity == "P1"
     assert since(stop) == "2025-08-30 21:00:02 UTC, until 2025-08-30 21:00:20 UTC"
-    assert "The job was started again at 2025-08-30 21:00:20 UTC (6 processes) and went on until" in stop.evidence
+    assert "The job was restarted at 2025-08-30 21:00:20 UTC (6 processes) and went on until" in stop.evidence
     assert "py-spy" not in stop.next_step
 
 
@@ -137,7 +137,7 @@ def test_a_job_that_was_started_again_with_the_process_ids_that_it_had_hung_in_t
     (stop,) = stops(written(tmp_path / "job", (0, SIX, 25, 1), (20, SIX, 40, 0)), settings)
     assert stop.severity == "P1"
     assert since(stop) == "2025-08-30 21:00:02 UTC, until 2025-08-30 21:00:20 UTC"
-    assert "The job was started again at 2025-08-30 21:00:20 UTC (6 processes) and went on until" in stop.evidence
+    assert "The job was restarted at 2025-08-30 21:00:20 UTC (6 processes) and went on until" in stop.evidence
 
 
 def test_what_took_the_place_of_a_launch_came_later_on_its_hosts_or_is_as_large() -> None:
@@ -180,7 +180,7 @@ def test_a_job_that_may_have_been_killed_names_nobody_who_hung() -> None:
     suspects = (("a", 1), ("b", 1))
     stop = Finding(
         kind="hang", severity="P0", level="communicator", hosts=("a", "b"), processes=("a-pid1", "b-pid1"),
-        communicators=("0x1",), ambiguous=True, evidence="It stopped. The one that hung is among 2 processes.",
+        communicators=("0x1",), ambiguous=True, evidence="It stopped. One of 2 processes hung.",
         counter_evidence="", next_step="",
     )  # fmt: skip
     part = Part(frozenset({1}), suspects)
@@ -194,8 +194,8 @@ def test_a_job_that_may_have_been_killed_names_nobody_who_hung() -> None:
     assert killed.evidence.startswith("It stopped. It was killed, reached its time limit, or hung")
     # Of two that stopped, one went on: the other is named, and not among two.
     left = told(Sequel(EPOCH_US, (suspects[0],), (suspects[1],), 1))
-    assert (left.processes, "among" in left.evidence) == (("b-pid1",), False)
-    assert "among 2" in told(None).evidence
+    assert (left.processes, "hung" in left.evidence) == (("b-pid1",), False)
+    assert "One of 2 processes hung" in told(None).evidence
 
 
 def test_what_began_before_a_stop_by_the_clock_of_those_who_used_both_is_no_sequel() -> None:

@@ -60,7 +60,7 @@ def test_what_one_rank_lacks_has_no_known_cause(tmp_path: Path, settings: Settin
     loss, gap = capture_findings(recorded)
     assert (loss.kind, loss.severity, gap.kind, gap.severity) == ("record-loss", "info", "capture-gap", "info")
     assert gap.processes == ("node-01-pid103",)
-    assert "the one with the fewest recorded 20.0%" in loss.evidence
+    assert "the process with the fewest, of those that left a log, wrote 20.0%" in loss.evidence
 
 
 def test_nothing_is_said_where_nothing_was_lost(tmp_path: Path, settings: Settings) -> None:
@@ -77,7 +77,7 @@ def test_a_log_that_ends_early_is_not_a_process_that_fell_silent(tmp_path: Path,
     assert recorded.coverage.losses == {"log ends before its process did": 100}
     _, silent = capture_findings(recorded)
     assert (silent.kind, silent.severity, silent.processes) == ("process-silent", "P2", ("node-01-pid103",))
-    assert "ends 100 records before its peers completed collectives that need it" in silent.evidence
+    assert "ends 100 records early: its peers completed collectives that need it" in silent.evidence
 
 
 def test_a_file_that_ends_within_a_record_was_cut(tmp_path: Path, settings: Settings) -> None:

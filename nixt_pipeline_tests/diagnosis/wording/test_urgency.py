@@ -6,15 +6,15 @@ DOCS = Path(__file__).parents[2] / "docs" / "diagnosis.md"
 
 
 def test_a_hang_that_is_over_is_told_in_the_past() -> None:
-    assert consequence("hang", "P0", None) == "the job does not go on"
+    assert consequence("hang", "P0", None) == "the job is stuck"
     for severity in URGENCY:
         told = consequence("hang", severity, 1_756_587_660_000_000)
-        assert told == "the job stood still until 2025-08-30 21:01:00 UTC, then went on"
+        assert told == "the job stalled until 2025-08-30 21:01:00 UTC, then went on"
 
 
 def test_only_what_needs_action_now_does_not_go_on() -> None:
     hangs = {severity: consequence("hang", severity, None) for severity in CONSEQUENCES["hang"]}
-    assert [severity for severity, words in hangs.items() if words == "the job does not go on"] == ["P0"]
+    assert [severity for severity, words in hangs.items() if words == "the job is stuck"] == ["P0"]
     assert consequence("late-arrival", "P1", None) == "not measurable"
 
 

@@ -47,7 +47,7 @@ def test_a_card_says_what_where_since_when_cost_confidence_and_next_step() -> No
         ("Where", "gpu-1 (host)"),
         ("Since", "2025-08-30 20:20:08 UTC, 2 s into the log, to the end of the log"),
         ("Cost", "22 % of the time, 69 GPU-seconds, 1.6 times as slow"),
-        ("How sure", "The log points nowhere else."),
+        ("How sure", "No other candidate in the log."),
         ("Next", "Check the network card."),
         ("Evidence", "Transfers take longer."),
         ("But", "Nothing speaks against it."),
@@ -69,7 +69,7 @@ def test_an_ambiguous_finding_blames_nobody_alone() -> None:
     facts = {fact.label: fact.value for fact in card.facts}
     assert card.title == "Hang: one of a-pid0, a-pid1, a-pid2, a-pid3, a-pid4, a-pid5"
     assert facts["How sure"] == "One of 6; the log cannot tell which."
-    assert facts["Cost"] == "the job does not go on"
+    assert facts["Cost"] == "the job is stuck"
     assert facts["Since"].endswith("into the log")
 
 
