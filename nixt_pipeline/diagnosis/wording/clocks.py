@@ -49,7 +49,7 @@ def _set_finding(step: ClockStep, seen: Observations) -> Finding:
             if everywhere and step.step_us > 0
             else "Known only to within the dump times. No finding depends on it: time blocks are measured without it."
         ),
-        next_step="Let chrony or NTP slew clocks instead of stepping them, and correct for it when joining logs by time.",
+        next_step="Let chrony or NTP slew clocks instead of stepping them; correct for it when joining logs by time.",
     )
 
 

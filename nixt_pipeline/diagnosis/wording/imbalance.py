@@ -47,7 +47,7 @@ def _heavy_stage(heavy: HeavyStage) -> Finding:
             f"All processes of one of {heavy.stages} pipeline stages compute {heavy.ratio:.2g} times as long as those"
             " of the other stages, throughout the job."
         ),
-        counter_evidence="Expected from its pipeline role, not a fault: embedding, loss, or more layers than the other stages.",
+        counter_evidence="Expected from its pipeline role, not a fault: embedding, loss, or more layers.",
         next_step="Balance the layers of the pipeline's stages if the waiting of the others matters.",
     )
 

@@ -57,7 +57,7 @@ def test_where_nobody_does_the_same_work_nothing_can_be_said() -> None:
 
 def test_the_verdict_says_what_would_have_been_told() -> None:
     quiet = Diagnosis("job", "none-found", replace(COVERAGE, least_cost_share=0.07))
-    assert "one that is late in half of it at a cost of 7 % of the time would." in as_text(quiet)
+    assert "a rank that is late half of the time at a cost of 7 % would." in as_text(quiet)
     assert quiet.to_json()["coverage"]["least_cost_share"] == 0.07
 
 

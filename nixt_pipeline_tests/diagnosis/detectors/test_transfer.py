@@ -202,7 +202,7 @@ def test_sizes_that_were_not_compared_are_said_not_to_be_counted() -> None:
         "What 1,904 further functions and sizes cost, with 12% of the bytes, is not counted."
         in finding.counter_evidence
     )
-    told = "whether transfers of 1,904 functions and sizes (12% of the bytes) are slow was not looked at"
+    told = "whether transfers of 1,904 functions and sizes (12% of the bytes) are slow was not assessed"
     assert unjudged(Judged().with_launch(many, LIMITS)) == [told]
 
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from nixt_pipeline.diagnosis.wording.urgency import CONSEQUENCES, URGENCY, consequence
 
-DOCS = Path(__file__).parents[2] / "docs" / "diagnosis.md"
+DOCS = Path(__file__).parents[3] / "docs" / "diagnosis.md"
 
 
 def test_a_hang_that_is_over_is_told_in_the_past() -> None:
