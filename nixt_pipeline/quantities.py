@@ -1,5 +1,6 @@
 """Numbers, times and sizes as people read them: the same on the terminal and in reports."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from nixt_pipeline.inspector.operations import format_bytes
@@ -78,3 +79,8 @@ def moment(timestamp_us: int | None) -> str:
 def plural(amount: int, noun: str, nouns: str | None = None) -> str:
     """`1 host`, `2 hosts`, `3 processes` (with `nouns` given)."""
     return f"{amount:,} {noun if amount == 1 else nouns or noun + 's'}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first `most` names and the number of the others: `a, b and 3 more`."""
+    return ", ".join(names[:most]) + (f" and {count(len(names) - most)} more" if len(names) > most else "")

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
+from nixt_pipeline.disjoint_sets import DisjointSets
+
 Process = tuple[str, int] | str
 
 # Words of the names that Megatron-LM, NeMo, DeepSpeed, PyTorch, torchtitan, vLLM and MaxText give, by the axis that
@@ -88,23 +90,13 @@ def role_by_name(comm_name: str | None) -> str | None:
     return next(iter(axes)) if len(axes) == 1 else None
 
 
-def role_by_shape(shape: Shape, launch: Sequence[Shape]) -> str | None:
-    """The role that the shape suggests among all communicators of one launch, or None where more than one fits.
-
-    The largest communicator of a launch is its world when it is the only one of that size; one that only carries P2P is
-    a pipeline; inside hosts it is tensor parallel if others cross hosts; one rank per host, with collectives, is data
-    parallel.
-    """
-    return _by_shape(shape, _Launch(launch))
-
-
 def roles(groups: Sequence[Group]) -> list[tuple[str | None, str | None]]:
     """The role of each communicator of a launch, and what told it: its `name`, unless size or members contradict it, or
     else its `shape`."""
     told: list[tuple[str | None, str | None]] = [(None, None)] * len(groups)
     for numbers in _components(groups):
         together = [groups[number] for number in numbers]
-        launch = _Launch([group.shape for group in together])
+        launch = Launch([group.shape for group in together])
         processes = len(frozenset().union(*(group.members for group in together)))
         untrue = _inherited(together) | _crossed(together)
         for place, (number, group) in enumerate(zip(numbers, together, strict=True)):
@@ -113,12 +105,12 @@ def roles(groups: Sequence[Group]) -> list[tuple[str | None, str | None]]:
                 axes, role = frozenset(), None
             if role:
                 told[number] = role, "name"
-            elif not axes and (role := _by_shape(group.shape, launch, processes)):
+            elif not axes and (role := role_by_shape(group.shape, launch, processes)):
                 told[number] = role, "shape"
     return told
 
 
-class _Launch:
+class Launch:
     """What the shapes of a launch have in common."""
 
     def __init__(self, shapes: Sequence[Shape]) -> None:
@@ -130,7 +122,14 @@ class _Launch:
         self.inside = any(shape.inside_a_host for shape in shapes)
 
 
-def _by_shape(shape: Shape, launch: _Launch, processes: int = 0) -> str | None:
+def role_by_shape(shape: Shape, launch: Launch, processes: int = 0) -> str | None:
+    """The role that the shape suggests among all communicators of a launch of at least so many `processes`, or None
+    where more than one fits.
+
+    The largest communicator of a launch is its world when it is the only one of that size; one that only carries P2P is
+    a pipeline; inside hosts it is tensor parallel if others cross hosts; one rank per host, with collectives, is data
+    parallel.
+    """
     if shape.n_ranks is None or shape.n_ranks < 2 or launch.communicators < 2:
         return None
     if shape.n_ranks == launch.largest >= processes and launch.one_largest:
@@ -146,20 +145,13 @@ def _by_shape(shape: Shape, launch: _Launch, processes: int = 0) -> str | None:
 def _components(groups: Sequence[Group]) -> list[list[int]]:
     """The numbers of groups that share processes, directly or through others: only those say something about one
     another."""
-    root: dict[Process, Process] = {}
-
-    def find(process: Process) -> Process:
-        while root.setdefault(process, process) != process:
-            root[process] = root[root[process]]
-            process = root[process]
-        return process
-
+    together: DisjointSets[Process] = DisjointSets()
     for group in groups:
         for one, other in pairwise(group.members):
-            root[find(other)] = find(one)
+            together.join(other, one)
     parts: dict[object, list[int]] = defaultdict(list)
     for number, group in enumerate(groups):
-        parts[find(next(iter(group.members))) if group.members else number].append(number)
+        parts[together.find(next(iter(group.members))) if group.members else number].append(number)
     return list(parts.values())
 
 

@@ -204,12 +204,6 @@ def find_runs(
     return runs, skipped
 
 
-def look_at_run(directory: Path, run: str, settings: Settings) -> RunDirectory:
-    """The cheap facts of one run's directory. Raises `OSError` when it cannot be listed."""
-    root = link_root(directory, settings.landing_dir, settings.follow_links)
-    return _look_at(directory, run, settings.finished_markers, root)
-
-
 def is_finished(directory: RunDirectory, settings: Settings, now: float) -> Finished:
     """Whether the job behind `directory` has finished: by marker, by scheduler, or by a quiet period, in this order."""
     if directory.markers:

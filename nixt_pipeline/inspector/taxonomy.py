@@ -72,12 +72,10 @@ PROCESS = Column(
     "process", STRING, DERIVED, "", "<hostname>-pid<pid>, with its rank if the process drives several GPUs"
 )
 INCARNATION = Column(
-    "incarnation",
-    I32,
-    ID,
-    "",
-    "Launch: 1, 2, ... if one directory holds several (disjoint processes, at different times)",
+    "incarnation", I32, ID, "", "Launch: 1, 2, ... if a directory holds several (disjoint processes or times)"
 )
+PLACEMENT = Column("coll_type", STRING, DERIVED, "", "Placement: single-rank, nvlink-only, nic-only or mixed")
+ROLE = Column("parallel_role", STRING, DERIVED, "", "tensor, data, pipeline, expert, context or world; null if unknown")
 
 # What a worker writes for each record. The plugin's own names are kept, so that a query against NVIDIA's exporter runs
 # here; P2P records use the same columns (coll is then Send or Recv) and carry a peer.
@@ -88,11 +86,7 @@ EVENT_COLUMNS: tuple[Column, ...] = (
     *_COMMUNICATOR_KEY[2:],
     *_PROCESS_KEY,
     Column(
-        "inspector_output_format_version",
-        STRING,
-        ID,
-        "",
-        "Version the record claims; nixt detects features by their keys instead",
+        "inspector_output_format_version", STRING, ID, "", "Version the record claims; nixt goes by the keys instead"
     ),
     Column("git_rev", STRING, CONF, "", "git describe of the plugin's build; often empty"),
     Column("rec_mechanism", STRING, CONF, "", "How the plugin was attached"),
@@ -114,11 +108,7 @@ EVENT_COLUMNS: tuple[Column, ...] = (
         "Per-rank count times type size (AllGather: send, ReduceScatter: receive)",
     ),
     Column(
-        "coll_exec_time_us",
-        F64,
-        MEAS,
-        "us",
-        "GPU time including the wait for other ranks; null if unusable (see flags)",
+        "coll_exec_time_us", F64, MEAS, "us", "GPU time with the wait for other ranks; null if unusable (see flags)"
     ),
     Column("coll_timing_source", STRING, MEAS, "", "kernel_gpu, kernel_cpu or collective_cpu; null if not written"),
     Column(
@@ -178,20 +168,8 @@ AUXILIARY_COLUMNS: tuple[Column, ...] = (
     *_COMMUNICATOR_KEY[2:],
     *_PROCESS_KEY,
     Column("dump_timestamp_us", I64, COUNT, "us", "Write time"),
-    Column(
-        "coll_dropped_total",
-        U64,
-        COUNT,
-        "records",
-        "Collectives dropped so far, by the plugin's own count (dump_stats)",
-    ),
-    Column(
-        "p2p_dropped_total",
-        U64,
-        COUNT,
-        "records",
-        "P2P operations dropped so far, by the plugin's own count (dump_stats)",
-    ),
+    Column("coll_dropped_total", U64, COUNT, "records", "Collectives dropped so far, as counted by the plugin"),
+    Column("p2p_dropped_total", U64, COUNT, "records", "P2P operations dropped so far, as counted by the plugin"),
     Column("body", STRING, ID, "", "The record's own part as JSON", nullable=False),
 )
 
@@ -284,17 +262,11 @@ COMMUNICATOR_COLUMNS: tuple[Column, ...] = (
     RUN,
     INCARNATION,
     *_COMMUNICATOR_KEY,
-    Column("coll_type", STRING, DERIVED, "", "Placement: single-rank, nvlink-only, nic-only or mixed"),
+    PLACEMENT,
     Column("ranks_per_node", F64, DERIVED, "ranks", "n_ranks / nnodes"),
     Column("ranks_seen", I32, COUNT, "ranks", "Distinct ranks with records"),
     Column("hosts_seen", I32, COUNT, "hosts", "Distinct hosts with records"),
-    Column(
-        "parallel_role",
-        STRING,
-        DERIVED,
-        "",
-        "tensor, data, pipeline, expert, context or world; null if unknown",
-    ),
+    ROLE,
     Column("parallel_role_source", STRING, DERIVED, "", "name or shape: what the role was derived from"),
     *_SPAN,
 )
@@ -304,13 +276,7 @@ PROCESS_COLUMNS: tuple[Column, ...] = (
     INCARNATION,
     *_PROCESS_KEY,
     PROCESS,
-    Column(
-        "global_rank",
-        I32,
-        DERIVED,
-        "",
-        "Rank in the largest communicator that contains every process; null if there is none",
-    ),
+    Column("global_rank", I32, DERIVED, "", "Rank in the largest communicator of all processes; null if there is none"),
     Column("communicators", I32, COUNT, "", "Distinct communicators"),
     *_SPAN,
 )
@@ -328,29 +294,17 @@ CELL_COLUMNS: tuple[Column, ...] = (
     RUN,
     INCARNATION,
     *_COMMUNICATOR_KEY,
-    Column("coll_type", STRING, DERIVED, "", "Placement: single-rank, nvlink-only, nic-only or mixed"),
+    PLACEMENT,
     Column("coll", STRING, WORK, "", "NCCL function"),
     Column("coll_sn", U64, COUNT, "", "Sequence number of the collective"),
-    Column(
-        "occurrence",
-        I32,
-        DERIVED,
-        "",
-        "1, 2, ... if a rank reports one sequence number repeatedly (CUDA graph replays)",
-    ),
+    Column("occurrence", I32, DERIVED, "", "1, 2, ... if a rank repeats a sequence number (CUDA graph replays)"),
     Column("coll_msg_size_bytes", U64, WORK, "bytes", "Message size; the largest if ranks disagree"),
     Column("size_mismatch", BOOL, DERIVED, "", "Whether ranks reported different sizes"),
     Column("ranks_seen", I32, COUNT, "ranks", "Ranks with a record of this collective"),
     Column("ranks_timed", I32, COUNT, "ranks", "Of those, ranks with a usable execution time"),
     Column("ranks_gpu_timed", I32, COUNT, "ranks", "Of those, ranks timed by the GPU"),
     Column("complete", BOOL, DERIVED, "", "Whether every rank of the communicator has a usable time"),
-    Column(
-        "min_exec_time_us",
-        F64,
-        MEAS,
-        "us",
-        "Shortest time: that of the last rank to arrive, closest to the pure transfer",
-    ),
+    Column("min_exec_time_us", F64, MEAS, "us", "Shortest time: of the last rank to arrive, closest to the transfer"),
     Column("min_rank", I32, ID, "", "Rank with the shortest time"),
     Column("min_hostname", STRING, ID, "", "Its host"),
     Column("min_pid", I64, ID, "", "Its process id"),
@@ -372,7 +326,7 @@ KERNEL_TIME_COLUMNS: tuple[Column, ...] = (
     RUN,
     INCARNATION,
     *(_EVENT[name] for name in ("kind", "coll")),
-    Column("coll_type", STRING, DERIVED, "", "Placement: single-rank, nvlink-only, nic-only or mixed"),
+    PLACEMENT,
     *(_EVENT[name] for name in ("n_ranks", "nnodes", "coll_msg_size_bytes", "inspector_output_format_version")),
     *(_EVENT[name] for name in ("git_rev", "rec_mechanism", "coll_timing_source")),
     Column("parallel_role", STRING, DERIVED, "", "Role of the communicator, as in communicators"),

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from nixt_pipeline.disjoint_sets import DisjointSets
+
 Communicator = tuple[str | None, str | None, int | None, int | None]  # id, comm_name, n_ranks, nnodes
 Process = tuple[str | None, int | None]  # hostname, pid
 
@@ -38,7 +40,7 @@ class Presence:
 def number_incarnations(presences: list[Presence], gap_us: int) -> dict[Communicator, int]:
     """The incarnation (1, 2, ... by time) of every communicator. A process id that is used again after `gap_us` is
     another process."""
-    groups = _Groups()
+    groups: DisjointSets[Communicator] = DisjointSets()
     by_process: dict[Process, list[Presence]] = defaultdict(list)
     for presence in presences:
         groups.find(presence.communicator)
@@ -119,21 +121,3 @@ def _side_by_side(first: int, last: int, other_first: int, other_last: int) -> b
     """Whether two spans of time begin and end nearly together."""
     tolerance = max(_ONE_PASS_US, _SIDE_BY_SIDE * (max(last, other_last) - min(first, other_first)))
     return abs(first - other_first) <= tolerance and abs(last - other_last) <= tolerance
-
-
-class _Groups:
-    """Disjoint sets of communicators."""
-
-    def __init__(self) -> None:
-        self._parent: dict[Communicator, Communicator] = {}
-
-    def find(self, item: Communicator) -> Communicator:
-        parent = self._parent.setdefault(item, item)
-        while parent != item:
-            grandparent = self._parent[parent]
-            self._parent[item] = grandparent
-            item, parent = grandparent, self._parent[grandparent]
-        return item
-
-    def join(self, a: Communicator, b: Communicator) -> None:
-        self._parent[self.find(a)] = self.find(b)

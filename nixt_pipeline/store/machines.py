@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from os.path import commonpath
 from pathlib import PurePosixPath
 
+from nixt_pipeline.disjoint_sets import DisjointSets
 from nixt_pipeline.store.incarnations import Communicator, Process
-from nixt_pipeline.store.ranks import Held, Seat, Union
+from nixt_pipeline.store.ranks import Held, Seat
 
 
 def too_few_names(seats: Iterable[Seat]) -> list[Communicator]:
@@ -61,7 +62,7 @@ def _directory(seat: Held) -> str:
 
 def _by_nodes(seats: list[Held]) -> dict[_File, object]:
     """A key of the machine on which each file was written, by the communicators of one node."""
-    groups: Union[_File] = Union(map(_file, seats))
+    groups: DisjointSets[_File] = DisjointSets()
     first: dict[Communicator, _File] = {}
     for seat in seats:
         if seat.communicator[3] == 1:

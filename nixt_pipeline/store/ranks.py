@@ -14,8 +14,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from os.path import commonpath
 from pathlib import PurePosixPath
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
+from nixt_pipeline.disjoint_sets import DisjointSets
 from nixt_pipeline.inspector.parallelism import role_by_name
 from nixt_pipeline.store.incarnations import Communicator, Process
 
@@ -40,7 +41,6 @@ class Place(NamedTuple):
     certain: bool
 
 
-_Item = TypeVar("_Item")
 Seat = tuple[Process, Communicator, int | None]  # the last is the rank
 _Ranks = Mapping[Communicator, list[int]]
 
@@ -68,7 +68,7 @@ def places(held: Iterable[Held]) -> dict[Seat, Place]:
 def _parts(seats: list[Held]) -> list[list[Held]]:
     """The processes behind one name, by the files that they wrote: two that hold different ranks of a communicator are
     not one, and files that continue one another hold the same."""
-    groups = Union({seat.path for seat in seats})
+    groups: DisjointSets[str] = DisjointSets()
     wrote: dict[tuple[Communicator, int], str] = {}
     for seat in seats:
         groups.join(seat.path, wrote.setdefault((seat.communicator, seat.rank), seat.path))
@@ -173,20 +173,3 @@ def _numbers(family: list[Communicator], number: int, size: int, gpus: int) -> t
     if role_by_name(family[number][1]) in _STRIDED_ROLES:
         return [number + place * groups for place in range(size)], certain
     return [number * size + place for place in range(size)], certain
-
-
-class Union(Generic[_Item]):
-    """Disjoint sets."""
-
-    def __init__(self, items: Iterable[_Item]) -> None:
-        self._parent = {item: item for item in items}
-
-    def find(self, item: _Item) -> _Item:
-        """What stands for the set of `item`."""
-        while self._parent[item] != item:
-            self._parent[item] = item = self._parent[self._parent[item]]
-        return item
-
-    def join(self, one: _Item, other: _Item) -> None:
-        """Put both into one set."""
-        self._parent[self.find(one)] = self.find(other)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from nixt_pipeline.inspector.parallelism import Group, Shape, role_by_name, role_by_shape, roles
+from nixt_pipeline.inspector.parallelism import Group, Launch, Shape, role_by_name, role_by_shape, roles
 
 # As the frameworks write them; PyTorch adds `:<group name>`.
 NAMES = {
@@ -52,11 +52,11 @@ def test_a_shape_tells_the_role_only_where_one_fits() -> None:
     world, tensor, data = Shape(8, "mixed", False), Shape(4, "nvlink-only", False), Shape(2, "nic-only", False)
     pipeline, other = Shape(2, "nic-only", True), Shape(4, "mixed", False)
     launch = [world, tensor, tensor, data, pipeline, other]
-    assert [role_by_shape(shape, launch) for shape in launch] == [
+    assert [role_by_shape(shape, Launch(launch)) for shape in launch] == [
         "world", "tensor", "tensor", "data", "pipeline", None,
     ]  # fmt: skip
-    assert role_by_shape(world, [world]) is None
-    assert role_by_shape(tensor, [tensor, Shape(2, "nvlink-only", False)]) == "world"
+    assert role_by_shape(world, Launch([world])) is None
+    assert role_by_shape(tensor, Launch([tensor, Shape(2, "nvlink-only", False)])) == "world"
 
 
 def test_one_rank_on_each_host_of_a_rack_is_data_parallel_and_not_tensor() -> None:
@@ -67,11 +67,11 @@ def test_one_rank_on_each_host_of_a_rack_is_data_parallel_and_not_tensor() -> No
     )  # fmt: skip
     two_trays = Shape(8, "nvlink-only", False, 2, 8)
     launch = [world, *[tray] * 16, *[across] * 4, two_trays]
-    assert [role_by_shape(shape, launch) for shape in (world, tray, across, two_trays)] == [
+    assert [role_by_shape(shape, Launch(launch)) for shape in (world, tray, across, two_trays)] == [
         "world", "tensor", "data", None,
     ]  # fmt: skip
     # Where none stays on a host, one GPU on each may be either.
-    assert role_by_shape(across, [world, across, across]) is None
+    assert role_by_shape(across, Launch([world, across, across])) is None
 
 
 def group(name: str | None, members: Iterable[tuple[str, int]], n_ranks: int | None = None) -> Group:

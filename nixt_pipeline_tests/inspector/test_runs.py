@@ -14,7 +14,6 @@ from nixt_pipeline.inspector.runs import (
     RunDirectory,
     find_runs,
     is_finished,
-    look_at_run,
     read_run_info,
     run_id,
     slurm_job_id,
@@ -25,6 +24,11 @@ from nixt_pipeline_tests.records import collective, write_log
 
 def log_in(directory: Path) -> None:
     write_log(directory / "node-01-pid1.log", collective())
+
+
+def only_run(landing: Path) -> RunDirectory:
+    [found], _ = find_runs(landing)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -134,16 +138,16 @@ def test_a_file_from_the_future_keeps_its_run_waiting_no_longer_than_others(
     os.utime(tmp_path / "job" / "node-01-pid1.log", (in_2100_s, in_2100_s))
     later_s = time.time() + settings.quiet_period_s + 1
     monkeypatch.setattr("nixt_pipeline.inspector.runs.time.time", lambda: later_s)
-    assert is_finished(look_at_run(tmp_path / "job", "job", settings), settings, later_s).finished
+    assert is_finished(only_run(tmp_path), settings, later_s).finished
 
 
 def test_what_is_being_copied_keeps_its_run_waiting(tmp_path: Path, settings: Settings) -> None:
     log_in(tmp_path / "job")
-    before = look_at_run(tmp_path / "job", "job", settings)
+    before = only_run(tmp_path)
     (tmp_path / "job" / ".node-02-pid1.log.Xa3f9Q").write_text("{")
     in_2001_s = 1_000_000_000.0
     os.utime(tmp_path / "job", (in_2001_s, in_2001_s))
-    during = look_at_run(tmp_path / "job", "job", settings)
+    during = only_run(tmp_path)
     assert during.newest_change_s > before.newest_change_s
     assert (during.fingerprint, during.file_count) == (before.fingerprint, 1)
 
@@ -181,7 +185,7 @@ def test_a_copy_that_keeps_old_times_still_counts_as_changed(tmp_path: Path, set
     log_in(tmp_path / "job")
     os.utime(tmp_path / "job" / "node-01-pid1.log", (1.0, 1.0))
     os.utime(tmp_path / "job", (1.0, 1.0))
-    assert time.time() - look_at_run(tmp_path / "job", "job", settings).newest_change_s < 60
+    assert time.time() - only_run(tmp_path).newest_change_s < 60
 
 
 def test_slurm_job_ids_come_from_the_plugins_directory_name() -> None:

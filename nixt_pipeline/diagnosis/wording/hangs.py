@@ -16,7 +16,7 @@ from nixt_pipeline.diagnosis.evidence.parts import Part
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, names_of
 from nixt_pipeline.diagnosis.findings import Finding, Severity
 from nixt_pipeline.diagnosis.wording.unassessed import parts_left_out
-from nixt_pipeline.quantities import moment
+from nixt_pipeline.quantities import listed, moment
 from nixt_pipeline.settings import Thresholds
 
 # Names in a sentence.
@@ -159,8 +159,8 @@ def _interrupted(pause: Interruption) -> Finding:
         ambiguous=True,
         evidence=(
             f"The job stalled for {(pause.until_us - pause.since_us) / 1e6:,.3g} s in the middle of a step."
-            f" Replaced, with their last operation before the stall: {_list(completed)}. Kept, and one step"
-            f" ahead by then: {_list([comm.label for comm in pause.kept])}."
+            f" Replaced, with their last operation before the stall: {listed(completed, _SHOWN)}. Kept, and one step"
+            f" ahead by then: {listed([comm.label for comm in pause.kept], _SHOWN)}."
         ),
         counter_evidence="Up to a step of other work (an evaluation) in those that were kept would look the same.",
         next_step="",
@@ -226,7 +226,7 @@ def _went_on(finding: Finding, part: Part, sequel: Sequel) -> Finding:
         processes=names,
         ambiguous=False,
         evidence=(
-            f"{_without_suspects(finding)} {_list(names)} {'has' if one else 'have'} no record since; the"
+            f"{_without_suspects(finding)} {listed(names, _SHOWN)} {'has' if one else 'have'} no record since; the"
             f" {len(sequel.went_on)} other processes went on{where}{at}."
         ),
         counter_evidence=(
@@ -234,8 +234,9 @@ def _went_on(finding: Finding, part: Part, sequel: Sequel) -> Finding:
             f" elsewhere, would look the same. Of {len(part.processes)} processes, no other has stopped."
         ),
         next_step=(
-            f"Find out why {'it' if one else 'they'} ended: kernel log and GPU errors (Xid) of {_list(sorted(hosts))}"
-            f" and the job's output at that time. The job runs with fewer GPUs unless spares took their place."
+            f"Find out why {'it' if one else 'they'} ended: kernel log and GPU errors (Xid) of"
+            f" {listed(sorted(hosts), _SHOWN)} and the job's output at that time. The job"
+            " runs with fewer GPUs unless spares took their place."
         ),
     )
 
@@ -254,7 +255,7 @@ def _started_again(finding: Finding, sequel: Sequel) -> Finding:
 def _look_back(finding: Finding) -> str:
     return (
         "Its processes are gone. Look in the job's output for the watchdog's message, and in the kernel log and the GPU"
-        f" errors (Xid) of {_list(finding.hosts)} at that time."
+        f" errors (Xid) of {listed(finding.hosts, _SHOWN)} at that time."
     )
 
 
@@ -303,7 +304,3 @@ def _restart(sequel: Sequel | None) -> str:
         f" The job was restarted at {moment(launch.first_us)} ({launch.processes} processes) and went on until"
         f" {moment(launch.last_us)}."
     )
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -9,7 +9,7 @@ from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observat
 from nixt_pipeline.diagnosis.evidence.parts import waiting_together
 from nixt_pipeline.diagnosis.evidence.processes import hosts_of, name_of, names_of, ranks_of
 from nixt_pipeline.diagnosis.findings import Effect, Finding, Level
-from nixt_pipeline.quantities import duration
+from nixt_pipeline.quantities import duration, listed
 
 # Victims in a sentence, and communicators.
 _SHOWN = 4
@@ -191,14 +191,15 @@ def _victims(seen: Observations, group: Sequence[Late], their: str) -> str:
     peers, waiting = hosts_of(stage - late), waiting_together(seen)[first.processes[0]]
     others = "all others" if len(waiting) == len(seen.processes) else "those that wait for them"
     through = f" and through them {others}" if len(stage) < len(waiting) else ""
-    return f" Victims: {their} peers on {_listed(peers)}{through}." if peers else ""
+    return f" Victims: {their} peers on {listed(peers, _SHOWN)}{through}." if peers else ""
 
 
 def _unseen(seen: Observations, group: Sequence[Late], named: _Named) -> str:
     if named.inside:
+        inside = listed([comm.label for comm in named.inside], _SHOWN)
         return (
-            f" Their collectives among themselves ({_listed([comm.label for comm in named.inside])}) were left out, so"
-            " the log does not show which of them the others wait for: one of them, or all."
+            f" Their collectives among themselves ({inside}) were left out, so the log does not show which of them the"
+            " others wait for: one of them, or all."
         )
     if seen.matched_p2p == 0 and len(seen.stages()) > 1:
         return " Send and Recv were not recorded, so the log does not show which pipeline stage waits for which."
@@ -207,7 +208,3 @@ def _unseen(seen: Observations, group: Sequence[Late], named: _Named) -> str:
     if group[0].level == "rank" and group[0].peers < 2:
         return " It has only one peer to compare with, which may compute less instead."
     return ""
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from nixt_pipeline.diagnosis.detectors.resolution import Judged, Obstacle, Unjudged
 from nixt_pipeline.diagnosis.evidence.processes import names_of
 from nixt_pipeline.diagnosis.findings import REPLAYED, RunCoverage
+from nixt_pipeline.quantities import listed
 from nixt_pipeline.settings import Thresholds
 
 # Names in a sentence.
@@ -37,9 +38,9 @@ def nameless_ranks(nameless: tuple[int, int] | None) -> list[str]:
 def unjudged(judged: Judged) -> list[str]:
     """What could not be judged; a run of which nothing could has a reason of its own."""
     names = names_of(judged.left_out)
-    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
     replays = (
-        f"whether one of {len(names)} processes is late could not be judged, for their collectives {REPLAYED}: {shown}"
+        f"whether one of {len(names)} processes is late could not be judged, for their collectives {REPLAYED}:"
+        f" {listed(names, _SHOWN)}"
     )
     kinds, share = judged.not_compared
     transfers = (

@@ -5,7 +5,7 @@ import textwrap
 from nixt_pipeline.diagnosis.findings import Diagnosis, Finding
 from nixt_pipeline.diagnosis.wording.urgency import URGENCY, consequence
 from nixt_pipeline.inert import markdown, shorten, visible
-from nixt_pipeline.quantities import count, duration, moment, number, percent, plural
+from nixt_pipeline.quantities import count, duration, listed, moment, number, percent, plural
 
 _WIDTH = 100
 # Names in a sentence, and characters of each: more than the longest name of a host without its domain (63), and a pid.
@@ -118,8 +118,7 @@ def _named(finding: Finding) -> tuple[str, ...]:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    shown = ", ".join(shorten(name, _NAME_CHARACTERS) for name in names[:_MANY])
-    return shown + (f" and {count(len(names) - _MANY)} more" if len(names) > _MANY else "")
+    return listed([shorten(name, _NAME_CHARACTERS) for name in names], _MANY)
 
 
 def _parts(finding: Finding) -> list[tuple[str, str]]:

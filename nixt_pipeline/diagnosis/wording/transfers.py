@@ -9,6 +9,7 @@ from nixt_pipeline.diagnosis.detectors.transfer import Blame, Medium, Path
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
 from nixt_pipeline.diagnosis.evidence.processes import Process, name_of, names_of
 from nixt_pipeline.diagnosis.findings import Effect, Finding, Severity, severity_by_cost
+from nixt_pipeline.quantities import listed, plural
 from nixt_pipeline.settings import Thresholds
 
 # Names in a sentence, and paths that are named with their members.
@@ -72,7 +73,7 @@ def _finding(
         effect=Effect(share, ratio, lost_us / 1e6),
         evidence=(
             f"Transfers {_WITHIN[blame.medium]} take {ratio:.2g} times as long as the best of their kind, on"
-            f" {_count(len(blame.slow), 'path')} of {_count(len(communicators), 'communicator')}, in"
+            f" {plural(len(blame.slow), 'path')} of {plural(len(communicators), 'communicator')}, in"
             f" {blame.window.length} of {seen.blocks} time blocks;"
             f" the excess costs a member {share:.1%} of the time.{_victims(blame)}"
         ),
@@ -93,7 +94,7 @@ def _or_a_late_rank(seen: Observations, blame: Blame) -> str:
     comms = _without_log(seen, blame)
     if not comms:
         return ""
-    shown = _listed([f"{comm.n_ranks - len(comm.members)} of {comm.n_ranks} in {comm.label}" for comm in comms])
+    shown = listed([f"{comm.n_ranks - len(comm.members)} of {comm.n_ranks} in {comm.label}" for comm in comms], _SHOWN)
     return f" Ranks without a log ({shown}) may have been late instead: all others would have waited for them."
 
 
@@ -110,16 +111,16 @@ def _or_a_host(blame: Blame) -> str:
     if blame.level != "fabric" or not blame.hosts:
         return ""
     what = "slow network cards" if blame.medium == "network" else "slow NVLinks"
-    return f" So would {what} of one host that is on every path: {_listed(list(blame.hosts))}."
+    return f" So would {what} of one host that is on every path: {listed(list(blame.hosts), _SHOWN)}."
 
 
 def _place(seen: Observations, blame: Blame) -> str:
     """The slow paths by the names of their communicators and, of a few, by their members."""
     paths = {(item.path.comm, item.path.members): item.path for item in blame.slow}.values()
     if len(paths) > _SHOWN_PATHS:
-        return _listed(sorted({seen.communicators[path.comm].label for path in paths}))
+        return listed(sorted({seen.communicators[path.comm].label for path in paths}), _SHOWN)
     return "; ".join(
-        f"{seen.communicators[path.comm].label} ({_listed([name_of(process) for process in path.members])}"
+        f"{seen.communicators[path.comm].label} ({listed([name_of(process) for process in path.members], _SHOWN)}"
         f"{_local_rank(seen, path)})"
         for path in paths
     )
@@ -136,20 +137,12 @@ def _local_rank(seen: Observations, path: Path) -> str:
     return f": process {positions.pop()} of each host" if len(positions) == 1 and several else ""
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _victims(blame: Blame) -> str:
     """Who is on the slow paths and not at fault."""
     victims = sorted(frozenset().union(*(item.path.hosts for item in blame.slow)) - set(blame.hosts))
     if not victims or blame.level == "fabric" or not blame.hosts:
         return ""
-    return f" Victims, slow on these paths only: {_listed(victims)}."
+    return f" Victims, slow on these paths only: {listed(victims, _SHOWN)}."
 
 
 _WITHIN: dict[Medium, str] = {
