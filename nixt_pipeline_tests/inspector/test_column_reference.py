@@ -26,7 +26,7 @@ def test_a_column_is_one_row_with_type_unit_role_and_meaning() -> None:
     assert "| `hostname` | string |  | Identifier | Host name as written |" in lines
     assert (
         "| `min_exec_time_us` | double | us | Measurement | "
-        "Shortest time: that of the last rank to arrive, closest to the pure transfer |"
+        "Shortest time: of the last rank to arrive, closest to the transfer |"
     ) in lines
 
 
