@@ -155,15 +155,17 @@ def _kernels(job: Job, random: np.random.Generator) -> Iterator[dict[str, Any]]:
                     "operations": cells, "communicators": communicators, "payload_bytes": float(cells * n_ranks * size),
                     "rank_time_us": float(cells * n_ranks * transfer_us * 1.2), "cells": cells, "capture_rate": 1.0,
                     "usable_share": 1.0, "transfer_p50_us": float(np.median(blocks)),
-                    "transfer_us": float(blocks.mean() * cells), "wait_us": 0.2 * transfer_us,
+                    "transfer_us": float(blocks.mean() * cells), "transfer_capped_us": float(blocks.mean()),
+                    "wait_us": 0.2 * transfer_us,
                     "transfer_busbw_gbs": busbw_gbs(coll, size, n_ranks, float(np.median(blocks))),
                     "busbw_cv": 0.1, "exec_time_cv": 0.1, "transfer_cv": WITHIN_RUN, "transfer_robust_cv": WITHIN_RUN,
                     "transfer_variance_over_time": 1.0, "transfer_variance_between_communicators": 0.0,
                     "timing_sources": "kernel_gpu", "git_revs": "abc", "block": list(range(BLOCKS)),
                     "block_cells": [cells // BLOCKS] * BLOCKS, "block_transfer_us": blocks.tolist(),
                     "block_wait_us": (0.2 * transfer_us * (1 + WITHIN_RUN * random.standard_normal(BLOCKS))).tolist(),
-                    "group_hosts": groups, "group_transfer_us": [level * transfer_us] * len(groups),
-                    "group_wait_us": [0.2 * transfer_us] * len(groups),
+                    "comm_names": [None] * len(groups), "comm_hosts": groups, "comm_cells": [cells] * len(groups),
+                    "comm_transfer_us": [level * transfer_us] * len(groups),
+                    "comm_wait_us": [0.2 * transfer_us] * len(groups),
                 }  # fmt: skip
 
 

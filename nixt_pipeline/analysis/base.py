@@ -49,6 +49,8 @@ CREATE OR REPLACE TEMP MACRO quantile_of_counts(value, upto, total, q) AS
         min(value) FILTER (WHERE upto > ceil(q::DOUBLE * (total::DOUBLE - 1)))
         - min(value) FILTER (WHERE upto > floor(q::DOUBLE * (total::DOUBLE - 1)))
     ) * (q::DOUBLE * max(total::DOUBLE - 1) - floor(q::DOUBLE * max(total::DOUBLE - 1)));
+CREATE OR REPLACE TEMP MACRO capped_sum(times, common, longest) AS
+    list_sum(list_transform(times, lambda time: least(time, greatest(longest * list_median(times), common))));
 CREATE OR REPLACE TEMP MACRO message_size(size_bytes) AS CASE
     WHEN size_bytes < 1000 THEN size_bytes || ' B'
     WHEN size_bytes < 999500 THEN printf('%.3g kB', size_bytes / 1e3)

@@ -15,17 +15,18 @@ from nixt_pipeline.settings import Settings
 # Stretches into which a run is cut, by the progress of each communicator. Twenty are enough for a variance, and each
 # holds many operations, so that neighbours in time, which resemble one another, mostly share a block.
 BLOCKS = 20
-# Kernels, by time, for which the groups of hosts are kept: the rest of a run is below a per cent.
-KERNELS_WITH_GROUPS = 50
-
-# Times are whole microseconds, of which a fast kernel takes a few dozen: a plain median moves in steps of per cents.
-# The median of grouped data takes each time as the class [time - 0.5, time + 0.5) (`statistics.median_grouped`).
-_GROUPED_MEDIAN = """
-            sum(n)::BIGINT AS cells, round(sum(wait_us) / sum(n), 3) AS wait_us,
-            round(
-                arg_min(transfer_us - 0.5 + (total / 2 - (upto - n)) / n, transfer_us) FILTER (WHERE upto * 2 >= total),
-                3
-            ) AS transfer_us"""
+# Kernels, by time, that are described; the others are counted in one row. A job has some dozens.
+MAX_KERNELS = 2_000
+# Of the first of these, the communicators are described, those with the longest transfers; the rest of the kernels are
+# below a per cent of a run.
+KERNELS_WITH_COMMUNICATORS = 50
+MAX_COMMUNICATORS = 1_000
+# Time is a sum, so that a kernel's time is a mean: a median of all would not move when less than half of the
+# communicators, or of the operations, became slower. What a fifth of the operations take counts in full. Rarer times
+# count as at most the mean of these quantiles, or so many times the median of their communicator in the block, so that
+# a few that were stuck, or wait for a checkpoint, do not decide about the run, and one more of them does not either.
+COMMON_QUANTILES = [q / 100 for q in range(80, 100, 2)]
+LONGEST = 3
 
 SQL = """
 WITH launch AS (
@@ -35,22 +36,41 @@ WITH launch AS (
 comms AS MATERIALIZED (
     SELECT
         row_number() OVER (ORDER BY c.id, c.comm_name, c.n_ranks, c.nnodes) AS comm,
-        c.comm_key,
-        c.n_ranks, hash(c.n_ranks, c.nnodes, c.parallel_role) AS shape
+        c.comm_key, c.comm_name, c.n_ranks, hash(c.n_ranks, c.nnodes, c.parallel_role) AS shape
     FROM communicators AS c
     JOIN launch AS l ON l.incarnation = c.incarnation
 ),
-groups AS (
-    SELECT k.comm, list(DISTINCT m.hostname ORDER BY m.hostname) AS hosts
-    FROM membership AS m
-    JOIN comms AS k ON k.comm_key = m.comm_key
-    WHERE m.hostname IS NOT NULL
-    GROUP BY k.comm
+weighed AS MATERIALIZED (
+    SELECT
+        t.kind, t.coll, t.n_ranks, t.nnodes, t.parallel_role, t.coll_msg_size_bytes,
+        sum(t.records)::BIGINT AS records, sum(t.records * t.coll_msg_size_bytes::DOUBLE) AS payload_bytes,
+        sum(t.records * t.coll_exec_time_us) AS rank_time_us
+    FROM kernel_times AS t
+    JOIN launch AS l ON l.incarnation = t.incarnation
+    GROUP BY t.kind, t.coll, t.n_ranks, t.nnodes, t.parallel_role, t.coll_msg_size_bytes
+),
+kernels AS MATERIALIZED (
+    SELECT
+        *,
+        hash(n_ranks, nnodes, parallel_role) AS shape,
+        CASE WHEN kind = 'collective'
+            THEN hash(hash(n_ranks, nnodes, parallel_role), coll, coll_msg_size_bytes)
+        END AS kernel,
+        row_number() OVER (
+            ORDER BY rank_time_us DESC NULLS LAST, payload_bytes DESC, coll, n_ranks, nnodes, parallel_role,
+                coll_msg_size_bytes
+        ) AS number
+    FROM (
+        FROM weighed
+        ORDER BY rank_time_us DESC NULLS LAST, payload_bytes DESC, coll, n_ranks, nnodes, parallel_role,
+            coll_msg_size_bytes
+        LIMIT $max_kernels
+    )
 ),
 seen AS MATERIALIZED (
     SELECT
-        k.comm, k.shape, hash(k.shape, c.coll) AS family, hash(k.shape, c.coll, c.coll_msg_size_bytes) AS kernel,
-        c.coll, c.coll_sn, c.n_ranks, CASE WHEN c.occurrence = 1 THEN c.ranks_seen END AS captured,
+        k.comm, hash(k.shape, c.coll) AS family, hash(k.shape, c.coll, c.coll_msg_size_bytes) AS kernel,
+        c.coll_sn, c.n_ranks, CASE WHEN c.occurrence = 1 THEN c.ranks_seen END AS captured,
         c.min_exec_time_us AS transfer_us, c.wait_us / nullif(c.n_ranks - 1, 0) AS wait_us,
         coalesce(
             c.complete AND c.n_ranks > 1 AND c.ranks_gpu_timed = c.n_ranks AND NOT c.size_mismatch
@@ -60,12 +80,12 @@ seen AS MATERIALIZED (
     JOIN comms AS k ON k.comm_key = c.comm_key
     WHERE c.coll_sn IS NOT NULL
 ),
-streams AS (
+streams AS MATERIALIZED (
     SELECT
-        comm, coll, any_value(family) AS family, any_value(n_ranks) AS n_ranks,
+        comm, family, any_value(n_ranks) AS n_ranks,
         min(coll_sn) AS first_sn, max(coll_sn) - min(coll_sn) + 1 AS expected, sum(captured) AS captured
     FROM seen
-    GROUP BY comm, coll
+    GROUP BY comm, family
 ),
 families AS (
     SELECT family, sum(captured) / sum(n_ranks::DOUBLE * expected) AS capture_rate
@@ -77,57 +97,75 @@ usable AS MATERIALIZED (
         c.kernel, c.comm, c.transfer_us, c.wait_us,
         ((c.coll_sn - s.first_sn)::HUGEINT * $blocks // s.expected)::INTEGER AS block
     FROM seen AS c
-    JOIN streams AS s ON s.comm = c.comm AND s.coll = c.coll
-    WHERE c.usable
+    JOIN streams AS s ON s.comm = c.comm AND s.family = c.family
+    WHERE c.usable AND c.kernel IN (SELECT kernel FROM kernels)
+),
+transfers AS MATERIALIZED (
+    SELECT
+        kernel,
+        count(*) AS cells, median(transfer_us) AS transfer_p50_us, sum(transfer_us) AS transfer_us,
+        avg(wait_us) AS wait_us, avg(transfer_us) AS transfer_mean_us,
+        quantile_cont(transfer_us, 0.25) AS p25_us, quantile_cont(transfer_us, 0.75) AS p75_us,
+        list_avg(quantile_cont(transfer_us, $common_quantiles)) AS common_transfer_us,
+        list_avg(quantile_cont(wait_us, $common_quantiles)) AS common_wait_us
+    FROM usable
+    GROUP BY kernel
+),
+parts AS MATERIALIZED (
+    SELECT
+        p.kernel, p.comm, p.block, p.cells,
+        capped_sum(p.transfers_us, t.common_transfer_us, $longest) AS transfer_us,
+        capped_sum(p.waits_us, t.common_wait_us, $longest) AS wait_us
+    FROM (
+        SELECT kernel, comm, block, count(*) AS cells, list(transfer_us) AS transfers_us, list(wait_us) AS waits_us
+        FROM usable
+        GROUP BY kernel, comm, block
+    ) AS p
+    JOIN transfers AS t ON t.kernel = p.kernel
 ),
 blocks AS (
     SELECT
         kernel,
         list(block ORDER BY block) AS block, list(cells ORDER BY block) AS block_cells,
-        list(transfer_us ORDER BY block) AS block_transfer_us, list(wait_us ORDER BY block) AS block_wait_us
+        list(round(transfer_us / cells, 3) ORDER BY block) AS block_transfer_us,
+        list(round(wait_us / cells, 3) ORDER BY block) AS block_wait_us,
+        sum(transfer_us) / sum(cells) AS transfer_capped_us
     FROM (
-        SELECT
-            kernel, block,{grouped_median}
-        FROM (
-            SELECT
-                *,
-                sum(n) OVER (PARTITION BY kernel, block ORDER BY transfer_us) AS upto,
-                sum(n) OVER (PARTITION BY kernel, block) AS total
-            FROM (
-                SELECT kernel, block, transfer_us, count(*) AS n, sum(wait_us) AS wait_us
-                FROM usable
-                GROUP BY kernel, block, transfer_us
-            )
-        )
+        SELECT kernel, block, sum(cells)::BIGINT AS cells, sum(transfer_us) AS transfer_us, sum(wait_us) AS wait_us
+        FROM parts
         GROUP BY kernel, block
     )
     GROUP BY kernel
 ),
-host_groups AS (
-    SELECT
-        kernel,
-        list(hosts ORDER BY hosts) AS group_hosts,
-        list(transfer_us ORDER BY hosts) AS group_transfer_us, list(wait_us ORDER BY hosts) AS group_wait_us
+hosts AS (
+    SELECT k.comm, string_agg(DISTINCT m.hostname, ' ' ORDER BY m.hostname) AS hosts
+    FROM membership AS m
+    JOIN comms AS k ON k.comm_key = m.comm_key
+    WHERE m.hostname IS NOT NULL
+    GROUP BY k.comm
+),
+slowest AS (
+    SELECT *
     FROM (
         SELECT
-            kernel, hosts,{grouped_median}
-        FROM (
-            SELECT
-                *,
-                sum(n) OVER (PARTITION BY kernel, hosts ORDER BY transfer_us) AS upto,
-                sum(n) OVER (PARTITION BY kernel, hosts) AS total
-            FROM (
-                SELECT
-                    u.kernel, array_to_string(g.hosts, ' ') AS hosts, u.transfer_us,
-                    count(*) AS n, sum(u.wait_us) AS wait_us
-                FROM usable AS u
-                JOIN groups AS g ON g.comm = u.comm
-                GROUP BY u.kernel, g.hosts, u.transfer_us
-            )
-        )
-        GROUP BY kernel, hosts
+            p.kernel, p.comm, sum(p.cells)::BIGINT AS cells, sum(p.transfer_us) / sum(p.cells) AS transfer_us,
+            sum(p.wait_us) / sum(p.cells) AS wait_us
+        FROM parts AS p
+        JOIN kernels AS k ON k.kernel = p.kernel AND k.number <= $kernels_with_communicators
+        GROUP BY p.kernel, p.comm
     )
-    GROUP BY kernel
+    QUALIFY row_number() OVER (PARTITION BY kernel ORDER BY transfer_us DESC, comm) <= $max_communicators
+),
+by_communicator AS (
+    SELECT
+        s.kernel,
+        list(k.comm_name ORDER BY s.comm) AS comm_names, list(h.hosts ORDER BY s.comm) AS comm_hosts,
+        list(s.cells ORDER BY s.comm) AS comm_cells, list(round(s.transfer_us, 3) ORDER BY s.comm) AS comm_transfer_us,
+        list(round(s.wait_us, 3) ORDER BY s.comm) AS comm_wait_us
+    FROM slowest AS s
+    JOIN comms AS k ON k.comm = s.comm
+    JOIN hosts AS h ON h.comm = s.comm
+    GROUP BY s.kernel
 ),
 -- The variance of the transfer: between communicators, and over time within them.
 variances AS (
@@ -143,24 +181,13 @@ variances AS (
     )
     GROUP BY kernel
 ),
-transfers AS (
-    SELECT
-        kernel,
-        count(*) AS cells, median(transfer_us) AS transfer_p50_us, sum(transfer_us) AS transfer_us,
-        avg(wait_us) AS wait_us, avg(transfer_us) AS transfer_mean_us,
-        quantile_cont(transfer_us, 0.25) AS p25_us, quantile_cont(transfer_us, 0.75) AS p75_us
-    FROM usable
-    GROUP BY kernel
-),
 shapes AS (SELECT shape, count(*) AS communicators FROM comms GROUP BY shape),
-operations AS (SELECT kernel, count(*) AS operations FROM seen GROUP BY kernel),
+operations AS (
+    SELECT kernel, count(*) AS operations FROM seen WHERE kernel IN (SELECT kernel FROM kernels) GROUP BY kernel
+),
 recorded AS (
     SELECT
-        any_value(t.run) AS run, t.kind, t.coll, any_value(t.coll_type) AS coll_type, t.n_ranks, t.nnodes,
-        t.parallel_role, t.coll_msg_size_bytes,
-        hash(t.n_ranks, t.nnodes, t.parallel_role) AS shape,
-        sum(t.records)::BIGINT AS records, sum(t.records * t.coll_msg_size_bytes::DOUBLE) AS payload_bytes,
-        sum(t.records * t.coll_exec_time_us) AS rank_time_us,
+        k.number, any_value(t.run) AS run, any_value(t.coll_type) AS coll_type,
         sum(t.records) FILTER (WHERE t.coll_exec_time_us IS NOT NULL) AS timed,
         sum(t.records * t.coll_exec_time_us * t.coll_exec_time_us) AS time_squares,
         sum(t.records) FILTER (WHERE t.coll_busbw_gbs IS NOT NULL) AS with_busbw,
@@ -170,46 +197,61 @@ recorded AS (
         string_agg(DISTINCT t.git_rev, ' ' ORDER BY t.git_rev) AS git_revs
     FROM kernel_times AS t
     JOIN launch AS l ON l.incarnation = t.incarnation
-    GROUP BY t.kind, t.coll, t.n_ranks, t.nnodes, t.parallel_role, t.coll_msg_size_bytes
+    JOIN kernels AS k ON
+        k.kind = t.kind
+        AND k.coll IS NOT DISTINCT FROM t.coll
+        AND k.n_ranks IS NOT DISTINCT FROM t.n_ranks
+        AND k.nnodes IS NOT DISTINCT FROM t.nnodes
+        AND k.parallel_role IS NOT DISTINCT FROM t.parallel_role
+        AND k.coll_msg_size_bytes IS NOT DISTINCT FROM t.coll_msg_size_bytes
+    GROUP BY k.number
 ),
-kernels AS (
+described AS (
     SELECT
-        *,
-        CASE WHEN kind = 'collective' THEN hash(shape, coll, coll_msg_size_bytes) END AS kernel,
-        row_number() OVER (
-            ORDER BY rank_time_us DESC NULLS LAST, payload_bytes DESC, coll, n_ranks, nnodes, parallel_role
-        ) AS number
-    FROM recorded
+        r.run, k.kind, k.coll, r.coll_type, k.n_ranks, k.nnodes, k.parallel_role, k.coll_msg_size_bytes,
+        k.records, o.operations, p.communicators, k.payload_bytes, k.rank_time_us,
+        v.cells, c.capture_rate, v.cells / o.operations AS usable_share,
+        v.transfer_p50_us, round(v.transfer_us, 3) AS transfer_us, round(b.transfer_capped_us, 3) AS transfer_capped_us,
+        round(v.wait_us, 3) AS wait_us,
+        busbw_gbs(k.coll, k.coll_msg_size_bytes, k.n_ranks, v.transfer_p50_us) AS transfer_busbw_gbs,
+        r.busbw_sum / r.with_busbw AS busbw_mean_gbs,
+        sqrt(greatest(r.busbw_squares / r.with_busbw - (r.busbw_sum / r.with_busbw) ** 2, 0))
+            / nullif(r.busbw_sum / r.with_busbw, 0) AS busbw_cv,
+        k.rank_time_us / r.timed AS exec_time_mean_us,
+        sqrt(greatest(r.time_squares / r.timed - (k.rank_time_us / r.timed) ** 2, 0))
+            / nullif(k.rank_time_us / r.timed, 0) AS exec_time_cv,
+        sqrt(s.over_time + s.between_comms) / nullif(v.transfer_mean_us, 0) AS transfer_cv,
+        0.7413 * (v.p75_us - v.p25_us) / nullif(v.transfer_p50_us, 0) AS transfer_robust_cv,
+        s.over_time AS transfer_variance_over_time, s.between_comms AS transfer_variance_between_communicators,
+        r.timing_sources, r.git_revs,
+        b.block, b.block_cells, b.block_transfer_us, b.block_wait_us,
+        n.comm_names, n.comm_hosts, n.comm_cells, n.comm_transfer_us, n.comm_wait_us, k.number
+    FROM kernels AS k
+    JOIN recorded AS r ON r.number = k.number
+    LEFT JOIN transfers AS v ON v.kernel = k.kernel
+    LEFT JOIN variances AS s ON s.kernel = k.kernel
+    LEFT JOIN blocks AS b ON b.kernel = k.kernel
+    LEFT JOIN by_communicator AS n ON n.kernel = k.kernel
+    LEFT JOIN operations AS o ON o.kernel = k.kernel
+    LEFT JOIN families AS c ON k.kind = 'collective' AND c.family = hash(k.shape, k.coll)
+    LEFT JOIN shapes AS p ON p.shape = k.shape
+),
+-- What is not described is counted: a row without a function for each kind.
+counted AS (
+    SELECT
+        (SELECT any_value(run) FROM communicators) AS run, kind, sum(records)::BIGINT AS records,
+        sum(payload_bytes) AS payload_bytes, sum(rank_time_us) AS rank_time_us
+    FROM (
+        SELECT kind, records, payload_bytes, rank_time_us FROM weighed
+        UNION ALL
+        SELECT kind, -records, -payload_bytes, -rank_time_us FROM kernels
+    )
+    GROUP BY kind
+    HAVING sum(records) > 0
 )
-SELECT
-    r.run, r.kind, r.coll, r.coll_type, r.n_ranks, r.nnodes, r.parallel_role, r.coll_msg_size_bytes,
-    r.records, o.operations, p.communicators, r.payload_bytes, r.rank_time_us,
-    v.cells, c.capture_rate, v.cells / o.operations AS usable_share,
-    v.transfer_p50_us, round(v.transfer_us, 3) AS transfer_us, round(v.wait_us, 3) AS wait_us,
-    busbw_gbs(r.coll, r.coll_msg_size_bytes, r.n_ranks, v.transfer_p50_us) AS transfer_busbw_gbs,
-    r.busbw_sum / r.with_busbw AS busbw_mean_gbs,
-    sqrt(greatest(r.busbw_squares / r.with_busbw - (r.busbw_sum / r.with_busbw) ** 2, 0))
-        / nullif(r.busbw_sum / r.with_busbw, 0) AS busbw_cv,
-    r.rank_time_us / r.timed AS exec_time_mean_us,
-    sqrt(greatest(r.time_squares / r.timed - (r.rank_time_us / r.timed) ** 2, 0))
-        / nullif(r.rank_time_us / r.timed, 0) AS exec_time_cv,
-    sqrt(s.over_time + s.between_comms) / nullif(v.transfer_mean_us, 0) AS transfer_cv,
-    0.7413 * (v.p75_us - v.p25_us) / nullif(v.transfer_p50_us, 0) AS transfer_robust_cv,
-    s.over_time AS transfer_variance_over_time, s.between_comms AS transfer_variance_between_communicators,
-    r.timing_sources, r.git_revs,
-    b.block, b.block_cells, b.block_transfer_us, b.block_wait_us,
-    CASE WHEN r.number <= $kernels_with_groups THEN g.group_hosts END AS group_hosts,
-    CASE WHEN r.number <= $kernels_with_groups THEN g.group_transfer_us END AS group_transfer_us,
-    CASE WHEN r.number <= $kernels_with_groups THEN g.group_wait_us END AS group_wait_us
-FROM kernels AS r
-LEFT JOIN transfers AS v ON v.kernel = r.kernel
-LEFT JOIN variances AS s ON s.kernel = r.kernel
-LEFT JOIN blocks AS b ON b.kernel = r.kernel
-LEFT JOIN host_groups AS g ON g.kernel = r.kernel
-LEFT JOIN operations AS o ON o.kernel = r.kernel
-LEFT JOIN families AS c ON r.kind = 'collective' AND c.family = hash(r.shape, r.coll)
-LEFT JOIN shapes AS p ON p.shape = r.shape
-ORDER BY r.number
+SELECT * EXCLUDE (number)
+FROM (FROM described UNION ALL BY NAME FROM counted)
+ORDER BY number NULLS LAST, kind
 """
 
 
@@ -217,7 +259,11 @@ def _parameters(_settings: Settings) -> dict[str, object]:
     return {
         "sync_collectives": list(SYNC_COLLECTIVES),
         "blocks": BLOCKS,
-        "kernels_with_groups": KERNELS_WITH_GROUPS,
+        "longest": LONGEST,
+        "common_quantiles": COMMON_QUANTILES,
+        "max_kernels": MAX_KERNELS,
+        "kernels_with_communicators": KERNELS_WITH_COMMUNICATORS,
+        "max_communicators": MAX_COMMUNICATORS,
     }
 
 
@@ -227,13 +273,15 @@ def _list(name: str, of: pa.DataType, unit: str, meaning: str) -> Column:
 
 RUN_KERNELS = Analysis(
     name="run_kernels",
-    version="1",
+    version="2",
     title="Kernels of the run",
     question="By which numbers is this run compared with others?",
     reading=(
         "One row for each kernel, described by structure. Transfer is the time of the last rank to arrive, waiting "
         "what the others spent beyond it; both over collectives that every rank logged with GPU times. Blocks are "
-        "time blocks of a communicator's progress; a group is the hosts of one communicator."
+        "time blocks of a communicator's progress. In the means of blocks and communicators, rare times count as "
+        f"at most {LONGEST} times the median of their communicator in the block. Kernels beyond the {MAX_KERNELS:,} "
+        "that take most time are one row of each kind, without a function."
     ),
     columns=(
         RUN,
@@ -250,6 +298,7 @@ RUN_KERNELS = Analysis(
         derived("usable_share", "", "cells / operations"),
         derived("transfer_p50_us", "us", "Median time of the last rank to arrive, over the cells"),
         derived("transfer_us", "us", "Sum of these times"),
+        derived("transfer_capped_us", "us", "Their mean, rare long ones counted as in blocks"),
         derived("wait_us", "us", "Mean time that another rank waited for the last one, for each operation"),
         derived("transfer_busbw_gbs", "GB/s", "Bus bandwidth from the median transfer"),
         derived("busbw_mean_gbs", "GB/s", "Mean bus bandwidth over all records, waiting included"),
@@ -264,14 +313,16 @@ RUN_KERNELS = Analysis(
         Column("git_revs", STRING, Role.CONFIGURATION, "", "Builds of the plugin, separated by spaces"),
         _list("block", pa.int32(), "", f"Blocks with cells, of {BLOCKS}, from 0 on"),
         _list("block_cells", I64, "collectives", "Cells in each block"),
-        _list("block_transfer_us", F64, "us", "Median transfer in each block"),
+        _list("block_transfer_us", F64, "us", "Mean transfer in each block"),
         _list("block_wait_us", F64, "us", "Mean wait of a rank for each operation in each block"),
-        _list("group_hosts", STRING, "", "Hosts of one communicator, separated by spaces; null for rare kernels"),
-        _list("group_transfer_us", F64, "us", "Median transfer of each group of hosts"),
-        _list("group_wait_us", F64, "us", "Mean wait of a rank for each operation of each group of hosts"),
+        _list("comm_names", STRING, "", "Names of its communicators with the longest transfers; null for rare kernels"),
+        _list("comm_hosts", STRING, "", "Their hosts, separated by spaces"),
+        _list("comm_cells", I64, "collectives", "Cells of each of these communicators"),
+        _list("comm_transfer_us", F64, "us", "Mean transfer of each"),
+        _list("comm_wait_us", F64, "us", "Mean wait of a rank for each operation of each"),
     ),
     key=("kind", "coll", "n_ranks", "nnodes", "parallel_role", "coll_msg_size_bytes"),
     in_report=False,
-    sql=SQL.format(grouped_median=_GROUPED_MEDIAN),
+    sql=SQL,
     parameters=_parameters,
 )

@@ -24,7 +24,7 @@ from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import write_table
 
 # Part of a row's state: raise it when a row would come out differently.
-VERSION = "2"
+VERSION = "3"
 # More members add little to the variance, and each is read anew for each comparison.
 MAX_MEMBERS = 8
 # What a comparison is made of.

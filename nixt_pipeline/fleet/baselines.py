@@ -133,10 +133,11 @@ def read_baselines(settings: Settings) -> pa.Table:
 
 
 def _candidate(row: Row, kernels: Sequence[Row], decision: Decision | None, limits: Thresholds) -> Candidate:
-    usable = [kernel for kernel in kernels if kernel["cells"]]
+    # Results of earlier versions have no capped transfer.
+    usable = [kernel for kernel in kernels if kernel["cells"] and kernel["transfer_capped_us"] is not None]
     key = ("coll", "n_ranks", "nnodes", "coll_msg_size_bytes")
     transfers = {
-        tuple(kernel[name] for name in key): (kernel["transfer_p50_us"], kernel["transfer_us"] * kernel["n_ranks"])
+        tuple(kernel[name] for name in key): (kernel["transfer_capped_us"], kernel["transfer_us"] * kernel["n_ranks"])
         for kernel in usable
     }
     pinned = (decision is not None and decision.decision == "pinned") or (decision is None and row["baseline"])

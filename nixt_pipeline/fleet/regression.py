@@ -8,9 +8,8 @@ from nixt_pipeline.diagnosis.results import findings_table
 from nixt_pipeline.fleet.against import Reference, compare_with, reference_of
 from nixt_pipeline.fleet.baselines import read_baselines
 from nixt_pipeline.fleet.catalog import describe_run, stored_rows
-from nixt_pipeline.fleet.compare.comparison import Comparison, KernelComparison, Measure
-from nixt_pipeline.fleet.compare.summaries import Kernel, stored_summary
-from nixt_pipeline.fleet.workload import workload_of
+from nixt_pipeline.fleet.compare.comparison import Comparison, Measure
+from nixt_pipeline.fleet.compare.summaries import stored_summary
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.manifest import read_manifest
@@ -34,8 +33,7 @@ def _compare_with_baseline(diagnosis: Diagnosis, settings: Settings) -> Comparis
     # What it is diagnosed with now, not what was stored of it before.
     findings = tuple(findings_table(diagnosis).to_pylist())
     summary = replace(stored_summary(run, facts, settings), findings=findings)
-    workload = workload_of(facts["gpus"], [kernel.row for kernel in summary.kernels.values()])
-    reference = reference_of(run, workload, facts["first_dump_us"], baselines, None, settings.thresholds)
+    reference = reference_of(run, summary.workload, facts["first_dump_us"], baselines, None, settings.thresholds)
     if reference is None:
         return None
     rows = stored_rows(reference.runs, settings)
@@ -48,7 +46,7 @@ def _compare_with_baseline(diagnosis: Diagnosis, settings: Settings) -> Comparis
 def regression_finding(comparison: Comparison, explained: bool, limits: Thresholds) -> Finding:
     """The finding for a comparison of one run with its baseline. `explained`: another finding says why already."""
     (run,) = comparison.b.runs
-    lost_s = sum(_lost_us(kernel, run.kernels[kernel.key]) for kernel in comparison.kernels) / 1e6
+    lost_s = sum(m.lost_s for k in comparison.kernels for m in (k.transfer, k.waiting) if m.verdict == "regressed")
     duration_s = (run.facts["duration_us"] or 0) / 1e6
     cost = lost_s / (run.facts["gpus"] * duration_s) if duration_s else 0.0
     severity = _severity(cost, limits)
@@ -65,16 +63,6 @@ def regression_finding(comparison: Comparison, explained: bool, limits: Threshol
         ),
         effect=Effect(cost_share=cost, slowdown=_slowdown(comparison), lost_rank_seconds=lost_s),
     )
-
-
-def _lost_us(compared: KernelComparison, kernel: Kernel) -> float:
-    """The rank-time that a kernel loses against its reference in what became slower, in microseconds. A transfer takes
-    longer on all ranks; the waiting is that of another rank than the last one (`run_kernels.wait_us`), which waits for
-    nobody."""
-    ranks = kernel.key.n_ranks
-    measures = ((compared.transfer, ranks), (compared.waiting, ranks - 1))
-    lost_us = sum((m.b_us - m.a_us) * share for m, share in measures if m.verdict == "regressed")
-    return float(lost_us * kernel.row["cells"])
 
 
 def _severity(cost_share: float, limits: Thresholds) -> Severity:

@@ -20,13 +20,18 @@ Row = Mapping[str, Any]
 # run; 5 %, because few kernels carry nearly all (97 % in the paper's top two to four) and small ones come and go.
 _CHARACTERISTIC_SHARE = 0.05
 # Columns of `run_kernels` that hold one value; the lists are read for single runs only.
-_SCALARS = tuple(column for column in RUN_KERNELS.columns if not column.name.startswith(("block", "group_")))
+_SCALARS = tuple(column for column in RUN_KERNELS.columns if not pa.types.is_list(column.type))
 _STATE = Column("state", STRING, Role.IDENTIFIER, "", "Which version of the run's kernels the row is from")
 _MERGED = schema((*_SCALARS, _STATE))
 
+# Results of earlier versions lack columns.
 _READ = f"""
 SELECT {", ".join(column.name for column in _SCALARS)}
-FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
+FROM (
+    FROM no_kernels
+    UNION ALL BY NAME
+    FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
+)
 """
 
 
@@ -47,6 +52,7 @@ def all_kernels(runs: Iterable[str], settings: Settings) -> dict[str, list[dict[
     files = [paths[run] for run in states if run not in found]
     if files:
         with catalog.connect(settings) as con:
+            con.register("no_kernels", schema(_SCALARS).empty_table())
             read = query_readable(con, _READ, files, "nixt report RUN makes it again")
         for row in read.to_pylist() if read else ():
             found.setdefault(row["run"], []).append({**row, "state": states[row["run"]]})
@@ -63,6 +69,6 @@ def workload_of(gpus: int, kernels: Sequence[Row]) -> str:
     keys = sorted(
         json.dumps([row[name] for name in names])
         for row in kernels
-        if (row["payload_bytes"] or 0.0) >= _CHARACTERISTIC_SHARE * total
+        if row["coll"] is not None and (row["payload_bytes"] or 0.0) >= _CHARACTERISTIC_SHARE * total
     )
     return hashlib.sha256(json.dumps([gpus, keys]).encode()).hexdigest()[:10]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nixt_pipeline.fleet.compare import wording
 from nixt_pipeline.fleet.compare.comparison import Comparison, Measure
 from nixt_pipeline.fleet.compare.explanation import Explanation
-from nixt_pipeline.fleet.compare.wording import facts, headline
+from nixt_pipeline.fleet.compare.wording import facts, headline, notes_of
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.inspector.runs import run_id
 from nixt_pipeline.quantities import number, percent, plural
@@ -54,8 +54,9 @@ _COLUMNS = (
     Spec("Change", "change", percentage, numeric=True),
     Spec("From", "low", percentage, numeric=True),
     Spec("To", "high", percentage, numeric=True),
+    Spec("Lost rank-seconds", "lost_rank_seconds", number, numeric=True),
     Spec("q", "q", number, numeric=True),
-    Spec("Why", "reason"),
+    Spec("Why, and where", "notes"),
 )
 
 
@@ -162,7 +163,7 @@ def _kernels(comparison: Comparison) -> SectionView:
         if measure
     ]
     rows = [
-        {"kernel": label, "measure": name, **measure.to_json(), "verdict": measure.verdict}
+        {"kernel": label, "measure": name, **measure.to_json(), "notes": "; ".join(notes_of(measure))}
         for label, name, measure in (*whole, *measures)
     ]
     caveats = []

@@ -1,6 +1,5 @@
 """`run_kernels` of a few hand-written records."""
 
-import statistics
 from typing import Any
 
 import pytest
@@ -32,22 +31,68 @@ def test_transfer_and_waiting_are_kept_apart_for_each_stretch(store_run: StoreRu
     assert (row["capture_rate"], row["usable_share"]) == (1.0, 1.0)
     assert (row["transfer_p50_us"], row["transfer_us"], row["wait_us"]) == (101.0, 4040.0, 7.0)
     assert (row["block"], row["block_cells"]) == (list(range(BLOCKS)), [2] * BLOCKS)
-    # The grouped median of 100 and 102 is where half of them lie: at the upper edge of 100's class.
-    assert row["block_transfer_us"] == [100.5] * BLOCKS
+    assert row["block_transfer_us"] == [101.0] * BLOCKS
+    assert row["transfer_capped_us"] == 101.0
     assert row["block_wait_us"] == [7.0] * BLOCKS
-    assert (row["group_hosts"], row["group_wait_us"]) == (["a b"], [7.0])
+    assert (row["comm_hosts"], row["comm_cells"], row["comm_transfer_us"]) == (["a b"], [40], [101.0])
+    assert row["comm_wait_us"] == [7.0]
     # All of the transfer's variance, 1 us2, is over time: there is one communicator.
     assert row["transfer_variance_over_time"] == pytest.approx(1.0)
     assert row["transfer_variance_between_communicators"] == 0.0
     assert (row["timing_sources"], row["git_revs"]) == ("kernel_gpu", "abc")
 
 
-def test_whole_microseconds_are_resolved_by_how_many_lie_below(store_run: StoreRun) -> None:
-    # In each block of 5 collectives: 24, 24, 24, 25, 25 us. Half of 5 is 2.5 of the 3 in [23.5, 24.5): 23.5 + 2.5 / 3.
+def test_whole_microseconds_are_resolved_by_how_many_there_are_of_each(store_run: StoreRun) -> None:
+    # In each block of 5 collectives: 24, 24, 24, 25, 25 us, on average 24.4.
     times = [24.0, 24.0, 24.0, 25.0, 25.0]
     [row] = kernels(store_run([record for sn in range(100) for record in pair(sn, times[sn % 5], 0.0)]))
-    assert row["block_transfer_us"] == [pytest.approx(24.333, abs=0.001)] * BLOCKS
-    assert statistics.median_grouped([24, 24, 24, 25, 25]) == pytest.approx(24.333, abs=0.001)
+    assert row["block_transfer_us"] == [24.4] * BLOCKS
+
+
+def test_a_part_of_the_communicators_that_is_slow_moves_the_time(store_run: StoreRun) -> None:
+    # One of three communicators takes 15 times as long; the median of all stays 100 us, the mean is 1700 / 3.
+    comms = (("0xa", 100.0), ("0xb", 100.0), ("0xc", 1500.0))
+    [row] = kernels(store_run([r for sn in range(20) for comm, us in comms for r in pair(sn, us, 0.0, id=comm)]))
+    assert row["transfer_p50_us"] == 100.0
+    assert row["block_transfer_us"] == [pytest.approx(1700 / 3, abs=0.001)] * BLOCKS
+    assert sorted(row["comm_transfer_us"]) == [100.0, 100.0, 1500.0]
+
+
+def test_a_part_of_the_operations_that_is_slow_moves_the_time(store_run: StoreRun) -> None:
+    # In each block of 4: 100, 100, 100, 900 us. One in four is no exception and counts in full: 1200 / 4.
+    times = [100.0, 100.0, 100.0, 900.0]
+    [row] = kernels(store_run([r for sn in range(80) for r in pair(sn, times[sn % 4], 0.0)]))
+    assert row["block_transfer_us"] == [300.0] * BLOCKS
+
+
+def test_one_operation_that_was_stuck_does_not_decide_about_a_run(store_run: StoreRun) -> None:
+    # 100 collectives of 100 us, five in each block, one of them stuck for 10 s, which counts as 300 us: 700 / 5.
+    events = [r for sn in range(100) for r in pair(sn, 10_000_000.0 if sn == 42 else 100.0, 0.0)]
+    [row] = kernels(store_run(events))
+    assert row["block_transfer_us"] == [140.0 if block == 8 else 100.0 for block in range(BLOCKS)]
+    assert row["transfer_us"] == 99 * 100.0 + 10_000_000.0
+
+
+def test_kernels_beyond_those_that_take_most_time_are_counted_in_one_row_of_their_kind(store_run: StoreRun) -> None:
+    # Sizes 1, 2, 3, ... take 10, 20, 30, ... us on each of two ranks: 4 and 5 are described, 1 to 3 counted.
+    events = [r for size in range(1, 6) for r in pair(size, 10.0 * size, 0.0, coll_msg_size_bytes=size)]
+    run = store_run(events)
+    rows = compute(RUN_KERNELS, run.con, run.settings, max_kernels=2).to_pylist()
+    assert [(row["coll"], row["coll_msg_size_bytes"]) for row in rows] == [
+        ("AllReduce", 5),
+        ("AllReduce", 4),
+        (None, None),
+    ]
+    rest = rows[-1]
+    assert (rest["kind"], rest["records"], rest["rank_time_us"]) == ("collective", 6, 2 * (10.0 + 20.0 + 30.0))
+    assert rest["payload_bytes"] == 2.0 * (1 + 2 + 3)
+
+
+def test_the_slowest_communicators_of_the_kernels_with_most_time_are_described(store_run: StoreRun) -> None:
+    comms = (("0xa", 100.0), ("0xb", 300.0), ("0xc", 200.0))
+    run = store_run([r for sn in range(20) for comm, us in comms for r in pair(sn, us, 0.0, id=comm)])
+    [row] = compute(RUN_KERNELS, run.con, run.settings, max_communicators=2).to_pylist()
+    assert (row["communicators"], row["comm_transfer_us"]) == (3, [300.0, 200.0])
 
 
 def test_a_communicators_id_is_no_part_of_a_kernel(store_run: StoreRun) -> None:

@@ -25,7 +25,7 @@ class Kernel:
     role: str | None = "data"
     transfer_us: float = 1000.0
     wait_us: float = 100.0
-    # Per group of hosts: the factor on the transfer. One group of all hosts when empty.
+    # Per group of hosts, each a communicator: the factor on the transfer. One group of all hosts when empty.
     groups: tuple[tuple[str, float], ...] = ()
     operations: int = 1000
     capture_rate: float = 1.0
@@ -120,7 +120,7 @@ def _row(
         "coll_msg_size_bytes": kernel.size,
         "records": kernel.operations * kernel.n_ranks,
         "operations": kernel.operations,
-        "communicators": 1,
+        "communicators": len(groups),
         "payload_bytes": float(kernel.operations * kernel.n_ranks * kernel.size),
         "rank_time_us": float(kernel.operations * kernel.n_ranks * (kernel.transfer_us + kernel.wait_us)),
         "cells": cells,
@@ -128,12 +128,16 @@ def _row(
         "usable_share": kernel.usable_share,
         "transfer_p50_us": float(np.median(transfer)),
         "transfer_us": float(transfer.mean() * cells),
+        "transfer_capped_us": float(transfer.mean()),
+        "exec_time_mean_us": kernel.transfer_us + kernel.wait_us,
         "wait_us": float(wait.mean()),
         "timing_sources": kernel.timing,
         "block": list(range(BLOCKS)),
         "block_transfer_us": transfer.tolist(),
         "block_wait_us": wait.tolist(),
-        "group_hosts": [hosts for hosts, _ in groups],
-        "group_transfer_us": [kernel.transfer_us * factor * level for _, factor in groups],
-        "group_wait_us": [kernel.wait_us for _ in groups],
+        "comm_names": [None for _ in groups],
+        "comm_hosts": [hosts for hosts, _ in groups],
+        "comm_cells": [cells for _ in groups],
+        "comm_transfer_us": [kernel.transfer_us * factor * level for _, factor in groups],
+        "comm_wait_us": [kernel.wait_us for _ in groups],
     }

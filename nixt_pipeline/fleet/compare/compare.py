@@ -7,7 +7,6 @@ others spend beyond it: it moves with computation, data loading and stragglers. 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 
@@ -15,14 +14,14 @@ from nixt_pipeline.errors import NixtError
 from nixt_pipeline.fleet.baselines import read_baselines
 from nixt_pipeline.fleet.compare import robust_stats
 from nixt_pipeline.fleet.compare.comparison import Basis, Comparison, KernelComparison, Measure, NotCompared
-from nixt_pipeline.fleet.compare.conclusion import conclude, next_step, with_hosts
+from nixt_pipeline.fleet.compare.conclusion import SLOWER, Work, conclude, next_step, with_hosts
 from nixt_pipeline.fleet.compare.explanation import Explanation, explain
+from nixt_pipeline.fleet.compare.location import MEASURES, MeasureName, locate, lost_us, unjudged
 from nixt_pipeline.fleet.compare.matching import Matching, Pair, Side, match, workload_changes
 from nixt_pipeline.fleet.compare.other_hosts import Judge, sets_of_hosts
 from nixt_pipeline.fleet.compare.placement import on_machines, placement
 from nixt_pipeline.fleet.compare.robust_stats import Change
 from nixt_pipeline.fleet.compare.summaries import Floats, Kernel, RunSummary, load_summary, sound_summaries
-from nixt_pipeline.fleet.workload import workload_of
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store.manifest import published_runs
@@ -31,10 +30,7 @@ from nixt_pipeline.store.manifest import published_runs
 COVARIATES = ("nccl_version", "git_revs", "format_versions", "timing_sources")
 # More runs tell little more about how much hosts differ, and each is read anew.
 MAX_HISTORY = 12
-# The side that is slower at a verdict.
-_SLOWER: dict[Change, Literal["a", "b"]] = {
-    "regressed": "b", "slower-other-hosts": "b", "improved": "a", "faster-other-hosts": "a",
-}  # fmt: skip
+Shares = tuple[float, float]  # of the time of either side
 _SAMPLING: dict[Basis, robust_stats.Sampling] = {"runs": robust_stats.of_runs, "blocks": robust_stats.of_blocks}
 
 
@@ -71,7 +67,7 @@ def compare_on_machines(a: Side, b: Side, settings: Settings, history: Sequence[
 def _history(a: Side, b: Side, settings: Settings) -> tuple[RunSummary, ...]:
     """The newest other runs that are fit to be a baseline of the work of `a`."""
     rows = read_baselines(settings).to_pylist()
-    workloads = {_workload(run) for run in a.runs}
+    workloads = {run.workload for run in a.runs}
     known = {run.run for run in (*a.runs, *b.runs)}
     fit = [row for row in rows if row["fit"] and row["workload"] in workloads and row["run"] not in known]
     newest = sorted(fit, key=lambda row: -(row["first_dump_us"] or 0))[:MAX_HISTORY]
@@ -83,17 +79,13 @@ def _history(a: Side, b: Side, settings: Settings) -> tuple[RunSummary, ...]:
 def of_one_workload(a: Side, b: Side) -> tuple[Side, Side]:
     """The sides without runs of other workloads than the one that most runs of both do; the sides as they are when no
     workload is on both: then the work itself has changed."""
-    counts = [Counter(_workload(run) for run in side.runs) for side in (a, b)]
+    counts = [Counter(run.workload for run in side.runs) for side in (a, b)]
     common = counts[0].keys() & counts[1].keys()
     if not common:
         return a, b
     kept = max(sorted(common), key=lambda workload: min(count[workload] for count in counts))
-    of_it = [replace(side, runs=tuple(run for run in side.runs if _workload(run) == kept)) for side in (a, b)]
+    of_it = [replace(side, runs=tuple(run for run in side.runs if run.workload == kept)) for side in (a, b)]
     return of_it[0], of_it[1]
-
-
-def _workload(run: RunSummary) -> str:
-    return workload_of(run.facts["gpus"], [kernel.row for kernel in run.kernels.values()])
 
 
 def compare_sides(a: Side, b: Side, limits: Thresholds, history: Sequence[RunSummary] = ()) -> Comparison:
@@ -104,19 +96,23 @@ def compare_sides(a: Side, b: Side, limits: Thresholds, history: Sequence[RunSum
     changes = workload_changes(a, b, matching, limits)
     comparable, left_out = _comparable(matching, limits)
     explanations: dict[Change, Explanation] = {
-        verdict: explain(a, b, matching, side) for verdict, side in _SLOWER.items()
+        verdict: explain(a, b, matching, side) for verdict, side in SLOWER.items()
     }
     known = {run.run: run for run in (*a.runs, *history)}
     judge = Judge(where, sets_of_hosts([*known.values()]), explanations, limits)
-    kernels = _compare_kernels(comparable, judge, basis, limits)
+    job_us = sum(run.rank_time_us for run in b.runs) / len(b.runs)
+    kernels = _compare_kernels(comparable, judge, basis, limits, job_us)
     whole = _compare_all(comparable, kernels, judge, basis, limits)
-    verdict, reason = conclude(kernels, whole, matching, changes, left_out, limits)
+    rest = unjudged([pair for pair in matching.pairs if pair not in comparable], a)
+    verdict, reason = conclude(kernels, whole, Work(matching, changes, left_out, rest), limits)
     explanation = explanations.get(verdict)
+    told = with_hosts(verdict, reason, kernels, whole, where, explanation)
     return Comparison(
         a=a,
         b=b,
         verdict=verdict,
-        reason=with_hosts(verdict, reason, kernels, whole, where, explanation),
+        reason=told,
+        above_all="" if told.startswith(reason) else reason,
         basis=basis,
         workload_changes=changes,
         covariates=tuple((name, a.values(name), b.values(name)) for name in COVARIATES),
@@ -167,14 +163,13 @@ def _names(values: Iterable[str | None]) -> str:
 
 
 def _compare_kernels(
-    pairs: Sequence[Pair], judge: Judge, basis: Basis, limits: Thresholds
+    pairs: Sequence[Pair], judge: Judge, basis: Basis, limits: Thresholds, job_us: float
 ) -> tuple[KernelComparison, ...]:
-    moved = _shares(pairs, lambda kernel: kernel.row["transfer_us"] * kernel.key.n_ranks)
+    """`job_us` is the rank-time of a job of side B."""
+    moved = _shares(pairs, lambda kernel: _transfers_us(kernel) * kernel.key.n_ranks)
     stood = _shares(
         pairs,
-        lambda kernel: (
-            kernel.row["cells"] * kernel.key.n_ranks * (kernel.row["wait_us"] + kernel.row["transfer_p50_us"])
-        ),
+        lambda kernel: (_transfers_us(kernel) + kernel.row["cells"] * kernel.row["wait_us"]) * kernel.key.n_ranks,
     )
     measures = [
         (_transfer(pair, basis, share, limits), _waiting(pair, basis, waited, limits))
@@ -185,25 +180,39 @@ def _compare_kernels(
     compared = []
     for pair, both in zip(pairs, measures, strict=True):
         transfer, waiting = (
-            judge.of_kernel(measure, next(q_values) if measure.estimate else 1.0, pair, name)
-            for name, measure in zip(("transfer", "waiting"), both, strict=True)
+            _weighed(
+                judge.of_kernel(measure, next(q_values) if measure.estimate else 1.0, pair, name), pair, name, job_us
+            )
+            for name, measure in zip(MEASURES, both, strict=True)
         )
         compared.append(KernelComparison(pair.key, transfer, waiting))
     return tuple(sorted(compared, key=lambda kernel: -max(kernel.transfer.share, kernel.waiting.share)))
 
 
-def _transfer(pair: Pair, basis: Basis, share: float, limits: Thresholds) -> Measure:
+def _transfers_us(kernel: Kernel) -> float:
+    return float(kernel.row["transfer_capped_us"] * kernel.row["cells"])
+
+
+def _weighed(measure: Measure, pair: Pair, which: MeasureName, job_us: float) -> Measure:
+    """The measure with what it costs and, for a change, the communicators that it is in."""
+    lost, slower = lost_us(pair, which), SLOWER.get(measure.verdict)
+    where = locate(pair, which, slower, measure.floor) if slower else None
+    return replace(measure, lost_s=lost / 1e6, cost_share=lost / job_us if job_us else 0.0, location=where)
+
+
+def _transfer(pair: Pair, basis: Basis, shares: Shares, limits: Thresholds) -> Measure:
     a, b = _units(pair.a, "transfer_us", basis), _units(pair.b, "transfer_us", basis)
     estimate = robust_stats.ratio_of_times(a, b, _SAMPLING[basis], limits.comparison.error)
     middle = float(np.exp(np.log(a).mean())), float(np.exp(np.log(b).mean()))
-    return Measure(*middle, share, limits.comparison.floor_us / middle[0], estimate)
+    return Measure(*middle, *shares, max(limits.comparison.margin, limits.comparison.floor_us / middle[0]), estimate)
 
 
-def _waiting(pair: Pair, basis: Basis, share: float, limits: Thresholds) -> Measure:
+def _waiting(pair: Pair, basis: Basis, shares: Shares, limits: Thresholds) -> Measure:
     a, b = _units(pair.a, "wait_us", basis), _units(pair.b, "wait_us", basis)
     whole = float(a.mean() + _units(pair.a, "transfer_us", basis).mean())
     estimate = robust_stats.difference_of_times(a, b, whole, _SAMPLING[basis], limits.comparison.error)
-    return Measure(float(a.mean()), float(b.mean()), share, limits.diagnosis.late_floor_us / whole, estimate)
+    floor = max(limits.comparison.margin, limits.diagnosis.late_floor_us / whole)
+    return Measure(float(a.mean()), float(b.mean()), *shares, floor, estimate)
 
 
 def _units(kernels: Sequence[Kernel], measure: str, basis: Basis) -> Floats:
@@ -237,12 +246,22 @@ def _compare_all(
     weighted = list(zip(pairs, weights, strict=True))
     transfer, waiting = (
         judge.of_all(
-            Measure(float(before.mean()), float(after.mean()), 1.0, 0.0, estimate),
+            Measure(
+                float(before.mean()),
+                float(after.mean()),
+                1.0,
+                1.0,
+                0.0,
+                estimate,
+                lost_s=sum(measure.lost_s for measure in each),
+                cost_share=sum(measure.cost_share for measure in each),
+            ),
             name,
-            [getattr(kernel, name) for kernel in kernels],
+            each,
             weighted,
         )
         for name, before, after, estimate in (("transfer", a, b, moved), ("waiting", *waits, stood))
+        for each in ([getattr(kernel, name) for kernel in kernels],)
     )
     return transfer, waiting
 
@@ -256,8 +275,7 @@ def _in_step(kernels: Sequence[Kernel], measure: str, basis: Basis) -> Floats:
     return filled
 
 
-def _shares(pairs: Sequence[Pair], weight: Callable[[Kernel], float]) -> list[float]:
-    """Each pair's share of a time on the reference side."""
-    weights = [float(np.mean([weight(kernel) for kernel in pair.a])) for pair in pairs]
-    total = sum(weights) or 1.0
-    return [value / total for value in weights]
+def _shares(pairs: Sequence[Pair], weight: Callable[[Kernel], float]) -> list[Shares]:
+    """Each pair's share of a time on either side."""
+    weights = np.array([[np.mean([weight(kernel) for kernel in side]) for side in (pair.a, pair.b)] for pair in pairs])
+    return [(float(a), float(b)) for a, b in weights / np.maximum(weights.sum(axis=0), 1e-12)] if pairs else []

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nixt_pipeline.fleet.compare.explanation import Explanation
+from nixt_pipeline.fleet.compare.location import Location
 from nixt_pipeline.fleet.compare.matching import Side
 from nixt_pipeline.fleet.compare.placement import Placement
 from nixt_pipeline.fleet.compare.robust_stats import Change, Estimate
@@ -27,18 +28,24 @@ _UNPROVEN = "faster-other-hosts"
 class Measure:
     """Transfer or waiting on both sides in microseconds for each operation, and what became of it.
 
-    `share` is the part of the reference's time that it stands for, `floor` the smallest relative change that counts.
-    A change of waiting is relative to the whole time of the operation, because waiting alone can be nothing.
+    `share` and `share_b` are the parts of the time of the reference and of B that it stands for, `floor` the smallest
+    relative change that counts. A change of waiting is relative to the whole time of the operation, because waiting
+    alone can be nothing. `lost_s` is the rank-time in seconds that B's operations take longer, `cost_share` its part of
+    the rank-time of B's job; `location` says in which communicators a change is, where they are known.
     """
 
     a_us: float
     b_us: float
     share: float
+    share_b: float
     floor: float
     estimate: Estimate | None
     verdict: Change = "inconclusive"
     q_value: float = 1.0
     reason: str = ""
+    lost_s: float = 0.0
+    cost_share: float = 0.0
+    location: Location | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Rounded to what the numbers are good for."""
@@ -49,6 +56,10 @@ class Measure:
             "a_us": round(self.a_us, 3),
             "b_us": round(self.b_us, 3),
             "share": round(self.share, 4),
+            "share_b": round(self.share_b, 4),
+            "lost_rank_seconds": round(self.lost_s, 3),
+            "cost_share": round(self.cost_share, 4),
+            "communicators": self.location.to_json() if self.location else None,
             "change": None if e is None else round(e.change, 5),
             "low": None if e is None else round(e.low, 5),
             "high": None if e is None else round(e.high, 5),
@@ -88,9 +99,10 @@ class Comparison:
     """Side `b` against side `a`, the reference. `margin`: a smaller relative change is no change.
 
     `transfer` and `waiting` are over all comparable kernels: what the reference's operations take on each side.
-    `left_out` are runs that were meant, and do other work. `explanation` has what the findings of the slower side
-    account for, `next_step` how to tell the hosts from the change; `host_sets` is the number of sets of hosts whose
-    spread is in the intervals, 0 when it is not known.
+    `above_all` names the kernels that changed most where `reason` does not. `left_out` are runs that were meant, and do
+    other work. `explanation` has what the findings of the slower side account for, `next_step` how to tell the hosts
+    from the change; `host_sets` is the number of sets of hosts whose spread is in the intervals, 0 when it is not
+    known.
     """
 
     a: Side
@@ -107,6 +119,7 @@ class Comparison:
     waiting: Measure | None
     kernels: tuple[KernelComparison, ...]
     not_compared: tuple[NotCompared, ...]
+    above_all: str = ""
     left_out: tuple[str, ...] = ()
     explanation: Explanation | None = None
     next_step: str = ""
@@ -130,6 +143,7 @@ class Comparison:
             "b": {"name": self.b.name, "runs": [run.run for run in self.b.runs]},
             "verdict": self.verdict,
             "reason": self.reason,
+            "above_all": self.above_all,
             "basis": self.basis,
             "suspected": self.suspected,
             "workload_changes": list(self.workload_changes),

@@ -1,13 +1,16 @@
 """The verdict on the whole of a comparison, and a sentence why."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nixt_pipeline.fleet.compare import robust_stats
 from nixt_pipeline.fleet.compare.comparison import KernelComparison, Measure, NotCompared
-from nixt_pipeline.fleet.compare.explanation import Explanation
+from nixt_pipeline.fleet.compare.explanation import Explanation, SideName
+from nixt_pipeline.fleet.compare.location import MEASURES, MeasureName, Unjudged
 from nixt_pipeline.fleet.compare.matching import Matching, Side
 from nixt_pipeline.fleet.compare.placement import Placement
 from nixt_pipeline.fleet.compare.robust_stats import Change, Estimate, Limits
+from nixt_pipeline.quantities import percent
 from nixt_pipeline.settings import Thresholds
 
 # A difference in one of these makes another job of it, even where some kernels are the same.
@@ -16,10 +19,9 @@ _JOB = ("GPUs:", "parallelism:")
 _ORDER: tuple[Change, ...] = (
     "regressed", "slower-other-hosts", "not-comparable", "improved", "faster-other-hosts"
 )  # fmt: skip
-_MEASURES = ("transfer", "waiting")
 # The slower side of a verdict.
-_SLOWER: dict[Change, str] = {
-    "regressed": "B", "slower-other-hosts": "B", "improved": "A", "faster-other-hosts": "A",
+SLOWER: dict[Change, SideName] = {
+    "regressed": "b", "slower-other-hosts": "b", "improved": "a", "faster-other-hosts": "a",
 }  # fmt: skip
 # A part of the change that is worth a word.
 _TOLD_SHARE = 0.01
@@ -27,38 +29,84 @@ _TOLD_SHARE = 0.01
 _MOST = 0.8
 
 
+@dataclass(frozen=True)
+class Work:
+    """What the sides do, and what of it is not compared."""
+
+    matching: Matching
+    changes: Sequence[str]
+    left_out: Sequence[NotCompared]
+    unjudged: Unjudged
+
+
 def conclude(
     kernels: Sequence[KernelComparison],
     whole: tuple[Measure | None, Measure | None],
-    matching: Matching,
-    changes: Sequence[str],
-    left_out: Sequence[NotCompared],
+    work: Work,
     limits: Thresholds,
 ) -> tuple[Change, str]:
     """The verdict, and one sentence why. `whole` has transfer and waiting of all kernels together."""
-    job = [change for change in changes if change.startswith(_JOB)]
-    if job or matching.matched_share < limits.comparison.min_matched_share:
-        what = "; ".join(job or changes[:3]) or "no kernel takes much time on both sides"
+    margin = limits.comparison.margin
+    job = [change for change in work.changes if change.startswith(_JOB)]
+    if job or work.matching.matched_share < limits.comparison.min_matched_share:
+        what = "; ".join(job or work.changes[:3]) or "no kernel takes much time on both sides"
         return "not-comparable", f"the sides do different work ({what})"
     if not kernels:
-        why = left_out[0].reason if left_out else "the sides have no kernel in common"
+        why = work.left_out[0].reason if work.left_out else "the sides have no kernel in common"
         return "not-comparable", why
-    deciding = [
-        (kernel, name, measure)
-        for kernel in kernels
-        for name, measure in ((name, getattr(kernel, name)) for name in _MEASURES)
-        if measure.share >= limits.comparison.min_kernel_share
-    ]
+    deciding = _deciding_measures(kernels, whole, limits.comparison.min_kernel_share)
     for verdict in _ORDER:
-        found = [(k, name, m) for k, name, m in deciding if m.verdict == verdict]
+        found = [(label, measure) for label, measure in deciding if measure.verdict == verdict]
         if found:
-            kernel, name, measure = max(found, key=lambda item: item[2].share * abs(_change(item[2].estimate)))
-            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-            words = f"{name} of {kernel.key.label} {_change(measure.estimate):+.1%}{more}"
-            return verdict, f"{words}; {measure.reason}" if measure.reason else words
+            return verdict, _named(found)
+    if abs(work.unjudged.share) >= margin:
+        word = "longer" if work.unjudged.share > 0 else "less"
+        rest = f"; {others}" if (others := _undecided(whole, limits)) else ""
+        return "inconclusive", (
+            f"operations whose times cannot be judged ({work.unjudged.kernel}, above all) take"
+            f" {percent(abs(work.unjudged.share))} of the time of all {word}{rest}"
+        )
     if all(measure and measure.verdict == "equivalent" for measure in whole):
-        return "equivalent", f"transfer and waiting differ by less than {limits.comparison.margin:.0%}"
+        return "equivalent", f"transfer and waiting differ by less than {margin:.0%}"
     return "inconclusive", _undecided(whole, limits)
+
+
+def _deciding_measures(
+    kernels: Sequence[KernelComparison], whole: tuple[Measure | None, Measure | None], min_share: float
+) -> list[tuple[str, Measure]]:
+    """Words and measure of what takes enough time on either side to decide, and last of all kernels together: many
+    small ones can be what became slower."""
+    single = [(f"{name} of {kernel.key.label}", getattr(kernel, name)) for kernel in kernels for name in MEASURES]
+    found = [(label, measure) for label, measure in single if max(measure.share, measure.share_b) >= min_share]
+    all_of_them = zip(MEASURES, whole, strict=True)
+    return found + [(f"{name} of all kernels together", measure) for name, measure in all_of_them if measure]
+
+
+def _named(found: Sequence[tuple[str, Measure]]) -> str:
+    """The transfer and the waiting that matter most, single kernels rather than all together. Slow transfers are often
+    why others wait, and named first."""
+    single = [(label, measure) for label, measure in found if measure.location or measure.floor] or list(found)
+    named = []
+    for name in MEASURES:
+        of_it = [(label, measure) for label, measure in single if label.startswith(name)]
+        if of_it:
+            named.append(max(of_it, key=lambda item: item[1].share * abs(_change(item[1].estimate))))
+    words = "; ".join(_told(label, measure) for label, measure in named)
+    more = f"; and {len(single) - len(named)} more" if len(single) > len(named) else ""
+    return words + more
+
+
+def _told(label: str, measure: Measure) -> str:
+    """By how much a measure changed, in which communicators, what of the job that is, and what is known besides."""
+    parts = [f"{label} {_change(measure.estimate):+.1%}"]
+    if measure.location:
+        parts.append(measure.location.words)
+    if abs(measure.cost_share) >= _TOLD_SHARE:
+        verb = "costs" if measure.cost_share > 0 else "saves"
+        parts.append(f"which {verb} {percent(abs(measure.cost_share))} of B's rank-time")
+    if measure.reason:
+        parts.append(measure.reason)
+    return ", ".join(parts)
 
 
 def with_hosts(
@@ -73,7 +121,7 @@ def with_hosts(
     if verdict in ("regressed", "improved"):
         told = _explained(explanation, [])
         return f"{reason}; {told}" if told else reason
-    if verdict not in _SLOWER:
+    if verdict not in SLOWER:
         return reason
     changes = _changes(verdict, whole) or _changes_of_kernels(verdict, kernels)
     word = "slower" if verdict == "slower-other-hosts" else "faster"
@@ -104,19 +152,21 @@ def next_step(verdict: Change, where: Placement, explanation: Explanation | None
 
 def _deciding(
     verdict: Change, kernels: Sequence[KernelComparison], whole: tuple[Measure | None, Measure | None]
-) -> list[tuple[str, str, Measure]]:
-    found = [(name, name, measure) for name, measure in zip(_MEASURES, whole, strict=True) if measure]
-    found += [(name, f"{name} of {k.key.label}", getattr(k, name)) for k in kernels for name in _MEASURES]
+) -> list[tuple[MeasureName, str, Measure]]:
+    found: list[tuple[MeasureName, str, Measure]] = [
+        (name, name, measure) for name, measure in zip(MEASURES, whole, strict=True) if measure
+    ]
+    found += [(name, f"{name} of {k.key.label}", getattr(k, name)) for k in kernels for name in MEASURES]
     return [(name, label, measure) for name, label, measure in found if measure.verdict == verdict]
 
 
-def _changes(verdict: Change, whole: tuple[Measure | None, Measure | None]) -> list[tuple[str, str, float]]:
+def _changes(verdict: Change, whole: tuple[Measure | None, Measure | None]) -> list[tuple[MeasureName, str, float]]:
     """Measure, words and change of all kernels together, the larger first."""
     found = [(name, label, _change(measure.estimate)) for name, label, measure in _deciding(verdict, (), whole)]
     return sorted(found, key=lambda item: -abs(item[2]))
 
 
-def _changes_of_kernels(verdict: Change, kernels: Sequence[KernelComparison]) -> list[tuple[str, str, float]]:
+def _changes_of_kernels(verdict: Change, kernels: Sequence[KernelComparison]) -> list[tuple[MeasureName, str, float]]:
     """The same of the kernel that matters most, where only single ones changed."""
     name, label, measure = max(
         _deciding(verdict, kernels, (None, None)), key=lambda item: item[2].share * abs(_change(item[2].estimate))
@@ -124,7 +174,7 @@ def _changes_of_kernels(verdict: Change, kernels: Sequence[KernelComparison]) ->
     return [(name, label, _change(measure.estimate))]
 
 
-def _explained(explanation: Explanation | None, changes: Sequence[tuple[str, str, float]]) -> str:
+def _explained(explanation: Explanation | None, changes: Sequence[tuple[MeasureName, str, float]]) -> str:
     """`B has a P1 finding (gpu-120) that explains 56 of the 59 % in waiting`."""
     if explanation is None or not explanation.causes:
         return ""
@@ -133,7 +183,7 @@ def _explained(explanation: Explanation | None, changes: Sequence[tuple[str, str
     worst = min(cause.severity for cause in causes)
     subject = f"{side} has a {worst} finding ({named})" if len(causes) == 1 else f"{side} has findings ({named})"
     verb = "that explains" if len(causes) == 1 else "that explain"
-    shares = {name: explanation.share(name) for name in _MEASURES}
+    shares = {name: explanation.share(name) for name in MEASURES}
     if not changes:
         name = max(shares, key=lambda name: shares[name])
         return f"{subject} {verb} {shares[name]:.0%} of the longer {name}" if shares[name] >= _TOLD_SHARE else ""
@@ -147,7 +197,7 @@ def _explained(explanation: Explanation | None, changes: Sequence[tuple[str, str
     return f"{subject} {verb} {' and '.join(parts)}"
 
 
-def _rest_matters(explanation: Explanation, changes: Sequence[tuple[str, str, float]]) -> bool:
+def _rest_matters(explanation: Explanation, changes: Sequence[tuple[MeasureName, str, float]]) -> bool:
     return any(explanation.share(name) < _MOST for name, _, _ in changes)
 
 
@@ -162,7 +212,7 @@ def _hosts(where: Placement) -> str:
 def _undecided(whole: tuple[Measure | None, Measure | None], limits: Thresholds) -> str:
     """What could not be decided, and how many runs would tell."""
     parts = []
-    for name, measure in zip(_MEASURES, whole, strict=True):
+    for name, measure in zip(MEASURES, whole, strict=True):
         if measure and measure.verdict != "equivalent":
             if measure.estimate is None:
                 parts.append(f"{name}: too few runs")

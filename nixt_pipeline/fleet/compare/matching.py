@@ -109,7 +109,8 @@ def _shares(side: Side) -> dict[KernelKey, float]:
     for run in side.runs:
         for key, kernel in run.kernels.items():
             times[key] += kernel.row["rank_time_us"] or 0.0
-    total = sum(times.values()) or 1.0
+    others = sum(row["rank_time_us"] or 0.0 for run in side.runs for row in run.others)
+    total = sum(times.values()) + others or 1.0
     return {key: time / total for key, time in times.items()}
 
 

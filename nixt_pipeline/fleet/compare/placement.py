@@ -58,7 +58,7 @@ def _on_machines(run: RunSummary, machines: Machines) -> RunSummary:
         return run
     facts = {**run.facts, "host_names": sorted(set(machine.values())), "names_are_machines": not unknown}
     kernels = {
-        key: Kernel(key, {**kernel.row, "group_hosts": [_renamed(hosts, machine) for hosts in kernel.groups]})
+        key: Kernel(key, {**kernel.row, "comm_hosts": [_renamed(c.hosts, machine) for c in kernel.communicators]})
         for key, kernel in run.kernels.items()
     }
     said = {name: name if name in unknown else machine[name] for name in names}

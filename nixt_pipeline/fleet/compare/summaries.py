@@ -14,6 +14,7 @@ from nixt_pipeline.analysis.cells import build_cells, provide_cells
 from nixt_pipeline.analysis.run_kernels import BLOCKS, RUN_KERNELS
 from nixt_pipeline.errors import DamagedError
 from nixt_pipeline.fleet.catalog import describe_run
+from nixt_pipeline.fleet.workload import workload_of
 from nixt_pipeline.inspector.operations import format_bytes
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
@@ -62,6 +63,18 @@ class KernelKey:
 
 
 @dataclass(frozen=True)
+class CommunicatorTimes:
+    """What one communicator took for a kernel: mean transfer, and mean wait of a rank, of one of its `cells`
+    operations. `hosts` are separated by spaces, `name` is empty where the log has none."""
+
+    name: str
+    hosts: str
+    cells: int
+    transfer_us: float
+    wait_us: float
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One kernel of one run: its row of `run_kernels`."""
 
@@ -70,7 +83,7 @@ class Kernel:
 
     @cached_property
     def transfer_us(self) -> Floats:
-        """Median transfer in each block after the warm-up; not a number where a block has no cells."""
+        """Mean transfer in each block after the warm-up; not a number where a block has no cells."""
         return self._by_block("block_transfer_us")
 
     @cached_property
@@ -78,12 +91,25 @@ class Kernel:
         """Mean wait of a rank for each operation in each block after the warm-up."""
         return self._by_block("block_wait_us")
 
-    @property
+    @cached_property
+    def communicators(self) -> tuple[CommunicatorTimes, ...]:
+        """Its communicators, as far as the summary has them: those with the longest transfers of a common kernel."""
+        lists = (self.row[f"comm_{name}"] or [] for name in ("names", "hosts", "cells", "transfer_us", "wait_us"))
+        return tuple(CommunicatorTimes(name or "", *times) for name, *times in zip(*lists, strict=True))
+
+    @cached_property
     def groups(self) -> dict[str, tuple[float, float]]:
-        """Median transfer and mean wait of each group of hosts that share a communicator."""
-        names = self.row["group_hosts"] or []
-        pairs = zip(self.row["group_transfer_us"] or [], self.row["group_wait_us"] or [], strict=True)
-        return dict(zip(names, pairs, strict=True))
+        """Mean transfer and wait on each group of hosts that share a communicator."""
+        found: dict[str, list[CommunicatorTimes]] = {}
+        for communicator in self.communicators:
+            found.setdefault(communicator.hosts, []).append(communicator)
+        return {
+            hosts: (
+                sum(c.transfer_us * c.cells for c in members) / sum(c.cells for c in members),
+                sum(c.wait_us * c.cells for c in members) / sum(c.cells for c in members),
+            )
+            for hosts, members in found.items()
+        }
 
     def _by_block(self, column: str) -> Floats:
         values = np.full(BLOCKS, np.nan)
@@ -94,12 +120,25 @@ class Kernel:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run: `facts` is its row of the run catalog, `findings` has the rows of its findings."""
+    """One run: `facts` is its row of the run catalog, `findings` has the rows of its findings. `others` are rows of
+    `run_kernels` that are no kernels: broken records, and the sum of the kernels that are not described."""
 
     run: str
     facts: Mapping[str, Any]
     kernels: Mapping[KernelKey, Kernel]
     findings: tuple[Mapping[str, Any], ...] = ()
+    others: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def workload(self) -> str:
+        """A short name for what it does."""
+        return workload_of(self.facts["gpus"], [*(kernel.row for kernel in self.kernels.values()), *self.others])
+
+    @property
+    def rank_time_us(self) -> float:
+        """How long the job took, in microseconds of each of its ranks, as far as its log tells; 0 if it does not."""
+        begin_us, end_us = self.facts["first_dump_us"] or 0, self.facts["last_dump_us"] or 0
+        return float((end_us - begin_us) * self.facts["gpus"])
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -109,12 +148,11 @@ class RunSummary:
 
 def kernels_of(rows: Iterable[Mapping[str, Any]]) -> dict[KernelKey, Kernel]:
     """The kernels in rows of `run_kernels`, those that cost most time first. Rows of broken records are left out."""
-    kernels = {}
-    for row in rows:
-        if None not in (row["coll"], row["n_ranks"], row["nnodes"], row["coll_msg_size_bytes"]):
-            key = key_of(row)
-            kernels[key] = Kernel(key, row)
-    return kernels
+    return {(key := key_of(row)): Kernel(key, row) for row in rows if _is_kernel(row)}
+
+
+def _is_kernel(row: Mapping[str, Any]) -> bool:
+    return None not in (row["coll"], row["n_ranks"], row["nnodes"], row["coll_msg_size_bytes"])
 
 
 def key_of(row: Mapping[str, Any]) -> KernelKey:
@@ -149,13 +187,19 @@ def _compute_kernels(run: str, settings: Settings) -> pa.Table:
 
 def stored_summary(run: str, facts: Mapping[str, Any], settings: Settings) -> RunSummary:
     """The summary of an analysed run from its stored results alone; without findings where it was not diagnosed. Raises
-    `DamagedError`."""
-    return _summary(run, facts, read_table(layout.results_path(settings, RUN_KERNELS.name, run)), settings)
+    `DamagedError`, also for results that an earlier version wrote."""
+    path = layout.results_path(settings, RUN_KERNELS.name, run)
+    kernels = read_table(path)
+    if missing := sorted(set(_KERNEL_COLUMNS) - set(kernels.column_names)):
+        raise DamagedError(f"{path} is of an earlier version: it has no {missing[0]}")
+    return _summary(run, facts, kernels, settings)
 
 
 def _summary(run: str, facts: Mapping[str, Any], kernels: pa.Table, settings: Settings) -> RunSummary:
     findings = read_cache(layout.results_path(settings, "findings", run), ())
-    return RunSummary(run, facts, kernels_of(kernels.to_pylist()), tuple(findings.to_pylist() if findings else ()))
+    rows = kernels.to_pylist()
+    others = tuple(row for row in rows if not _is_kernel(row))
+    return RunSummary(run, facts, kernels_of(rows), tuple(findings.to_pylist() if findings else ()), others)
 
 
 def sound_summaries(runs: Iterable[str], read: Callable[[str], RunSummary]) -> tuple[RunSummary, ...]:

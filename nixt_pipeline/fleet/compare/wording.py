@@ -40,6 +40,8 @@ def facts(comparison: Comparison) -> list[tuple[str, str]]:
         ("work", "; ".join(comparison.workload_changes) or "the same"),
         ("hosts", _hosts(comparison)),
     ]
+    if comparison.above_all:
+        found.append(("above all", comparison.above_all))
     worst = [(*side.values("worst_severity"), "none")[0] for side in (comparison.a, comparison.b)]
     found.append(("findings", " -> ".join(f"up to {severity}".replace("up to none", "none") for severity in worst)))
     if comparison.next_step:
@@ -113,6 +115,12 @@ def percentage(change: float) -> str:
     return f"{round(100 * change, 1) + 0.0:+.1f}"
 
 
+def notes_of(measure: Measure) -> list[str]:
+    """Why a measure is judged as it is, and which communicators a change is in."""
+    where = measure.location.words if measure.location else ""
+    return [note for note in (measure.reason, where) if note]
+
+
 def _two_rows(label: str, transfer: Measure, waiting: Measure) -> list[tuple[str, ...]]:
     return [
         (label, "transfer", *_numbers(transfer), _verdict(transfer)),
@@ -125,7 +133,8 @@ def _numbers(measure: Measure) -> tuple[str, ...]:
 
 
 def _verdict(measure: Measure) -> str:
-    return f"{measure.verdict} ({measure.reason})" if measure.reason else measure.verdict
+    notes = "; ".join(notes_of(measure))
+    return f"{measure.verdict} ({notes})" if notes else measure.verdict
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:

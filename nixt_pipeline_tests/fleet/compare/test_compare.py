@@ -247,6 +247,83 @@ def test_rare_kernels_decide_nothing() -> None:
     assert found.verdict == "equivalent"
 
 
+def on_pairs(factors: dict[str, float]) -> Kernel:
+    """A kernel with a communicator on each pair of hosts, and the factor on its transfer."""
+    return replace(DATA, n_ranks=2, nnodes=2, groups=tuple(factors.items()))
+
+
+def test_half_of_the_communicators_that_became_slower_are_named_with_what_they_cost() -> None:
+    before, slow = on_pairs({"a b": 1.0, "c d": 1.0}), on_pairs({"a b": 1.0, "c d": 15.0})
+    found = compare([summary("a", (before,))], [summary("b", (slow,), seed=1)])
+    assert found.verdict == "regressed"
+    (kernel,) = found.kernels
+    # (1 + 15) / 2 = 8 times as long on average.
+    assert kernel.transfer.estimate is not None
+    assert kernel.transfer.estimate.change == pytest.approx(7.0, rel=0.02)
+    assert kernel.transfer.location is not None
+    assert (kernel.transfer.location.slower, kernel.transfer.location.of) == (1, 2)
+    assert kernel.transfer.location.names == ("on c d",)
+    # 1000 operations of 2 ranks take 7000 us longer: 14 s of the 4 GPUs' 10 s each.
+    assert kernel.transfer.lost_s == pytest.approx(14.0, rel=0.02)
+    assert kernel.transfer.cost_share == pytest.approx(14.0 / 40.0, rel=0.02)
+    assert found.reason.startswith("transfer of AllReduce 16 MB, 2 ranks on 2 nodes (data) +")
+    assert "in 1 of 2 communicators (on c d), 15 times as long there, which costs 3" in found.reason
+
+
+def test_on_other_hosts_the_slow_communicators_are_those_beyond_the_slowest_of_before() -> None:
+    before = on_pairs({"a b": 1.0, "c d": 1.1})
+    after = on_pairs({"e f": 1.12, "g h": 1.0, "i j": 3.3})
+    found = compare([summary("a", (before,))], [summary("b", (after,), seed=1, host_names=list("efghij"))])
+    assert found.verdict == "slower-other-hosts"
+    location = found.kernels[0].transfer.location
+    # 1.12 is within 5 % of the slowest of before, 3.3 is 3 times as long.
+    assert location is not None
+    assert (location.slower, location.of, location.names) == (1, 3, ("on i j",))
+    assert location.times == pytest.approx(3.0, rel=0.02)
+    assert "in 1 of 3 communicators (on i j)" in found.above_all
+
+
+def test_a_kernel_that_took_next_to_nothing_decides_when_it_takes_much_now() -> None:
+    # Of 20 operations of 24 us, 3000 times as long: 1.4 s beside the 1.1 s of the others.
+    rare = replace(TENSOR, operations=20)
+    found = compare(runs("a", DATA, rare), runs("b", DATA, slower(rare, 3000.0), seed=9))
+    assert found.verdict == "regressed"
+    assert found.reason.startswith("transfer of AllGather 2 MB")
+
+
+def test_many_kernels_that_are_all_too_small_to_decide_decide_together() -> None:
+    sizes = [replace(DATA, size=1_000_000 + n, operations=20) for n in range(200)]
+    found = compare([summary("a", sizes)], [summary("b", [slower(k, 1.5) for k in sizes], seed=1)])
+    assert max(kernel.transfer.share for kernel in found.kernels) < LIMITS.comparison.min_kernel_share
+    assert found.verdict == "regressed"
+    assert found.reason.startswith("transfer of all kernels together +")
+
+
+def test_operations_that_cannot_be_judged_and_take_longer_leave_the_verdict_open() -> None:
+    # A Broadcast takes half of the time; three times as long, it is the whole time of before once more.
+    broadcast = replace(DATA, coll="Broadcast")
+    a, b = (
+        summary("a", (DATA, broadcast)),
+        summary("b", (DATA, replace(broadcast, transfer_us=3000, wait_us=300)), seed=1),
+    )
+    found = compare([a], [b])
+    assert found.verdict == "inconclusive"
+    assert found.reason == (
+        "operations whose times cannot be judged (Broadcast 16 MB, 4 ranks on 4 nodes (data), above all) take"
+        " 100 % of the time of all longer"
+    )
+
+
+def test_kernels_that_are_only_counted_are_a_part_of_the_time_that_is_not_compared() -> None:
+    counted = {"coll": None, "payload_bytes": 1e15, "rank_time_us": 1e12}
+    a, b = (replace(summary(name, seed=seed), others=(counted,)) for seed, name in enumerate("ab"))
+    found = compare([a], [b])
+    assert (found.verdict, found.reason) == (
+        "not-comparable",
+        "the sides do different work (no kernel takes much time on both sides)",
+    )
+
+
 def test_a_stretch_without_records_is_no_time_of_nothing() -> None:
     a, b = summary("a"), summary("b", seed=1)
     (kernel,) = b.kernels.values()
