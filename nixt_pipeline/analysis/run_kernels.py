@@ -61,7 +61,7 @@ kernels AS MATERIALIZED (
                 coll_msg_size_bytes
         ) AS number
     FROM (
-        FROM weighed
+        SELECT * FROM weighed
         ORDER BY rank_time_us DESC NULLS LAST, payload_bytes DESC, coll, n_ranks, nnodes, parallel_role,
             coll_msg_size_bytes
         LIMIT $max_kernels
