@@ -13,7 +13,7 @@ INTRODUCTION = """\
 # Settings
 
 Every setting and every threshold. This page is generated from `nixt_pipeline/settings.py` and
-`nixt_pipeline/thresholds.py`; renew it with `python -m nixt_pipeline.settings_reference > docs/settings.md`. Where
+`nixt_pipeline/thresholds`; renew it with `python -m nixt_pipeline.settings_reference > docs/settings.md`. Where
 settings are read from, and in which order: [operations](operations.md#settings).
 
 A setting is an environment variable, or a key in `nixt.toml` without `NIXT_` and in small letters. Lists are JSON in

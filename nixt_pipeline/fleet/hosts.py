@@ -27,8 +27,6 @@ VERSION = "2"
 # Findings that say something about a host; a slow fabric or a lossy log does not.
 ROLES = {"late-arrival": "late", "slow-transfer": "slow", "hang": "stopped", "process-silent": "stopped"}
 _SEVERE = ("P0", "P1", "P2")
-# A host is named recently when one of its latest runs did: repaired ones are not drained again.
-RECENT_RUNS = 3
 # With fewer runs the earlier half cannot be told from the later one.
 _MIN_RUNS_FOR_TREND = 6
 
@@ -128,7 +126,9 @@ def judge_hosts(
         judged = [_row(name, history, total_runs, total_named) for name, history in group.items()]
         for row, chance in zip(judged, corrected([row["chance"] for row in judged]), strict=True):
             row["chance"] = chance
-            row["suspect"] = of_machines and is_named_too_often(row, limits) and _is_recent(histories[row["hostname"]])
+            row["suspect"] = (
+                of_machines and is_named_too_often(row, limits) and _is_recent(histories[row["hostname"]], limits)
+            )
         rows += judged
     rows.sort(key=lambda row: (not row["suspect"], -row["lost_rank_seconds"], row["chance"], row["hostname"]))
     return HOST_HEALTH.of(rows)
@@ -139,8 +139,9 @@ def is_named_too_often(row: Row, limits: Thresholds) -> bool:
     return bool(row["named"] > 1 and row["chance"] < limits.diagnosis.max_chance)
 
 
-def _is_recent(history: _History) -> bool:
-    return any(history.named[-RECENT_RUNS:])
+def _is_recent(history: _History, limits: Thresholds) -> bool:
+    """Whether one of its latest runs named it: repaired hosts are not drained again."""
+    return any(history.named[-limits.comparison.host_recent_runs :])
 
 
 def _add_run(histories: dict[str, _History], row: Row, findings: Sequence[Row], machines: Machines) -> None:

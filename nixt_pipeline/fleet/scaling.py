@@ -25,8 +25,6 @@ from nixt_pipeline.store.files import write_table
 
 VERSION = "2"
 
-# The paper takes bandwidths from messages of at least 1 MB, and so does this. Volumes need nearly all of the records.
-_VOLUME_CAPTURE = 0.95
 _RESAMPLES = 999
 # Fewer runs give no interval, and fewer points no trend.
 _MIN_RUNS = 3
@@ -111,14 +109,12 @@ def scale(catalog_rows: Iterable[Row], kernels: Mapping[str, Sequence[Row]], lim
         if len(sizes) > 1:
             ordered = dict(sorted(sizes.items()))
             series += _series(model, ordered)
-            totals += _totals(model, ordered)
-    return Scaling(
-        SCALING.of(series),
-        SCALING_TOTALS.of(totals),
-    )
+            totals += _totals(model, ordered, limits)
+    return Scaling(SCALING.of(series), SCALING_TOTALS.of(totals))
 
 
 def _counts(kernel: Row, limits: Thresholds) -> bool:
+    # The paper takes bandwidths from messages of at least 1 MB, and so does this.
     return bool(
         kernel["cells"]
         and kernel["transfer_busbw_gbs"]
@@ -270,11 +266,11 @@ def _decompose(before: _Mix, after: _Mix) -> tuple[float, float]:
     return by_mix, by_rate
 
 
-def _totals(model: str, sizes: Mapping[int, Sequence[Sequence[Row]]]) -> list[dict[str, object]]:
+def _totals(model: str, sizes: Mapping[int, Sequence[Sequence[Row]]], limits: Thresholds) -> list[dict[str, object]]:
     common = _common(sizes)
     captured = [kernel["capture_rate"] or 0.0 for runs in sizes.values() for kernel in chain.from_iterable(runs)]
     note = ""
-    if min(captured) < _VOLUME_CAPTURE:
+    if min(captured) < limits.comparison.countable_capture_rate:
         note = f"withheld: between {min(captured):.0%} and {max(captured):.0%} of the records were captured"
     mixes = {gpus: _mix(runs) for gpus, runs in sizes.items()}
     first = next(iter(mixes.values()))

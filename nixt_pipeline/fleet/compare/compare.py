@@ -99,7 +99,7 @@ def compare_sides(a: Side, b: Side, limits: Thresholds, history: Sequence[RunSum
         verdict: explain(a, b, matching, side) for verdict, side in SLOWER.items()
     }
     known = {run.run: run for run in (*a.runs, *history)}
-    judge = Judge(where, sets_of_hosts([*known.values()]), explanations, limits)
+    judge = Judge(where, sets_of_hosts([*known.values()], limits.comparison.min_host_sets), explanations, limits)
     job_us = sum(run.rank_time_us for run in b.runs) / len(b.runs)
     kernels = _compare_kernels(comparable, judge, basis, limits, job_us)
     whole = _compare_all(comparable, kernels, judge, basis, limits)

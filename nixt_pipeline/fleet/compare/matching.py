@@ -13,9 +13,6 @@ from nixt_pipeline.fleet.compare.summaries import Kernel, KernelKey, RunSummary
 from nixt_pipeline.inspector.operations import format_bytes
 from nixt_pipeline.settings import Thresholds
 
-# Operations counted over a run whose log is this complete are operations of the job.
-_COUNTABLE_CAPTURE = 0.95
-
 
 @dataclass(frozen=True)
 class Side:
@@ -152,7 +149,7 @@ def _mix_changes(matching: Matching, limits: Thresholds) -> list[str]:
     """Kernels that are used more or less often relative to the others. How long a run lasted does not matter."""
     ratios: dict[KernelKey, float] = {}
     for pair in matching.pairs:
-        before, after = _operations(pair.a), _operations(pair.b)
+        before, after = _operations(pair.a, limits), _operations(pair.b, limits)
         if before and after and _counts(pair.key, matching.share_a, limits):
             ratios[pair.key] = after / before
     usual = median(ratios.values()) if ratios else 1.0
@@ -163,11 +160,11 @@ def _mix_changes(matching: Matching, limits: Thresholds) -> list[str]:
     ]
 
 
-def _operations(kernels: Sequence[Kernel]) -> float | None:
+def _operations(kernels: Sequence[Kernel], limits: Thresholds) -> float | None:
     """Operations of one communicator in the middle run; None when the logs do not hold nearly all of them."""
     counts = [
         kernel.row["operations"] / kernel.row["communicators"]
         for kernel in kernels
-        if kernel.row["operations"] and (kernel.row["capture_rate"] or 0.0) >= _COUNTABLE_CAPTURE
+        if kernel.row["operations"] and (kernel.row["capture_rate"] or 0.0) >= limits.comparison.countable_capture_rate
     ]
     return median(counts) if len(counts) == len(kernels) else None

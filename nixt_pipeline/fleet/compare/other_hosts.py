@@ -19,12 +19,6 @@ from nixt_pipeline.fleet.compare.robust_stats import Change, Limits
 from nixt_pipeline.fleet.compare.summaries import Kernel, RunSummary
 from nixt_pipeline.settings import Thresholds
 
-# With fewer sets of hosts their spread is not known.
-_MIN_SETS = 3
-# What a finding costs is an estimate. Beyond what it explains is a change that it would not explain at half again the
-# cost either.
-_COST_ERROR = 1.5
-
 _ELSEWHERE: dict[Change, Change] = {"regressed": "slower-other-hosts", "improved": "faster-other-hosts"}
 
 Times = tuple[float, float]  # transfer and waiting of one operation, in microseconds
@@ -77,7 +71,8 @@ class Judge:
         if measure.estimate is None or self.where.kind == "same":
             return measure, raw
         estimate = measure.estimate
-        spread = _spread(self.sets, which, times) if self.where.kind == "changed" else None
+        at_least = self.limits.comparison.min_host_sets
+        spread = _spread(self.sets, which, times, at_least) if self.where.kind == "changed" else None
         if spread is not None:
             error = self.limits.comparison.error
             estimate = robust_stats.widened(estimate, spread, len(self.sets), error, is_ratio=which == "transfer")
@@ -88,7 +83,7 @@ class Judge:
         if raw not in _ELSEWHERE:
             return measure, raw
         explained = self.explanations[raw].share(which) if raw in self.explanations else 0.0
-        rest = robust_stats.scaled(estimate, max(0.0, 1 - _COST_ERROR * explained))
+        rest = robust_stats.scaled(estimate, max(0.0, 1 - self.limits.comparison.finding_cost_error * explained))
         # Hosts drawn anew for each run are part of the interval already; of others nothing is known but their spread.
         known = self.where.kind == "replicated" or spread is not None
         if known and robust_stats.judge(rest, q_value, limit) == raw:
@@ -96,24 +91,25 @@ class Judge:
         return replace(measure, verdict=_ELSEWHERE[raw]), raw
 
 
-def sets_of_hosts(runs: Sequence[RunSummary]) -> tuple[tuple[RunSummary, ...], ...]:
+def sets_of_hosts(runs: Sequence[RunSummary], at_least: int) -> tuple[tuple[RunSummary, ...], ...]:
     """Runs by the hosts they ran on, without sets that share more than half of their hosts with one before; empty for
-    fewer than three, whose spread says nothing."""
+    fewer than `at_least`, whose spread says nothing."""
     found: dict[frozenset[str], list[RunSummary]] = {}
     for run in runs:
         alike = [hosts for hosts in found if 2 * len(hosts & run.hosts) > max(len(hosts), len(run.hosts))]
         if run.hosts in found or not alike:
             found.setdefault(run.hosts, []).append(run)
-    return tuple(map(tuple, found.values())) if len(found) >= _MIN_SETS else ()
+    return tuple(map(tuple, found.values())) if len(found) >= at_least else ()
 
 
 def _spread(
-    sets: Sequence[Sequence[RunSummary]], which: str, times: Callable[[RunSummary], Times | None]
+    sets: Sequence[Sequence[RunSummary]], which: str, times: Callable[[RunSummary], Times | None], at_least: int
 ) -> float | None:
-    """The deviation between sets of hosts: of the transfer's logarithm, or of waiting relative to the whole."""
+    """The deviation between sets of hosts: of the transfer's logarithm, or of waiting relative to the whole; None for
+    fewer than `at_least`."""
     known = [[found for run in runs if (found := times(run)) is not None] for runs in sets]
     known = [found for found in known if found]
-    if len(known) < _MIN_SETS:
+    if len(known) < at_least:
         return None
     if which == "transfer":
         return stdev(mean(float(np.log(transfer)) for transfer, _ in found) for found in known)

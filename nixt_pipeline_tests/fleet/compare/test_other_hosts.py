@@ -144,8 +144,8 @@ def test_sets_that_share_most_hosts_are_no_further_evidence() -> None:
     def run(*hosts: str) -> RunSummary:
         return summary("-".join(hosts), host_names=[*hosts])
 
-    assert sets_of_hosts([run("a", "b", "c"), run("b", "c", "d"), run("x", "y", "z")]) == ()
-    assert len(sets_of_hosts([run("a", "b"), run("a", "b"), run("b", "c"), run("d", "e")])) == 3
+    assert sets_of_hosts([run("a", "b", "c"), run("b", "c", "d"), run("x", "y", "z")], 3) == ()
+    assert len(sets_of_hosts([run("a", "b"), run("a", "b"), run("b", "c"), run("d", "e")], 3)) == 3
 
 
 @pytest.mark.parametrize(

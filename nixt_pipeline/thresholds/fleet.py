@@ -1,0 +1,81 @@
+"""When a run became slower, which runs others are compared with, and which hosts to drain."""
+
+from nixt_pipeline.thresholds.group import Group, threshold
+
+
+class ComparisonThresholds(Group):
+    """When a run became slower, and which runs others are compared with."""
+
+    margin: float = threshold(
+        0.05,
+        "a smaller change between runs is ignored",
+        "Rule B13; SuperBench takes repeated runs for equal within the same 5 %.",
+    )
+    error: float = threshold(
+        0.05,
+        "probability of reporting a change that is none, over all kernels of a comparison together",
+        "Rule B13: q < 0.05.",
+    )
+    floor_us: float = threshold(
+        1.0,
+        "a smaller change of a transfer is the resolution of the times",
+        "Times are whole microseconds.",
+    )
+    min_kernel_share: float = threshold(
+        0.01,
+        "kernels below this share of the time are shown and decide nothing",
+        "A judgement: what takes so little does not decide about a run.",
+    )
+    min_matched_share: float = threshold(
+        0.5,
+        "with less of the time in kernels of both sides, the sides do different work",
+        "A judgement: less than half does not speak for the whole.",
+    )
+    baseline_capture_rate: float = threshold(
+        0.8,
+        "share of captured records that a run needs to be a baseline",
+        "Rule B14.",
+    )
+    baseline_complete_share: float = threshold(
+        0.8,
+        "share of complete collectives that a run needs to be a baseline",
+        "Rule B14; where every rank lost the same operations, those that are left are complete, so that both are"
+        " asked for.",
+    )
+    baseline_min_cells: int = threshold(500, "complete collectives that it needs", "Rule B14.")
+    baseline_min_runs: int = threshold(
+        3, "runs from which a baseline is established", "Three runs show whether one of them is odd."
+    )
+    baseline_outlier_mads: float = threshold(
+        5.0,
+        "robust deviations from the other runs beyond which a run is not a baseline",
+        "SuperBench removes what is further from the median, and repeats.",
+    )
+    baseline_mode_gap: float = threshold(
+        0.7,
+        "part of the spread of all runs that a gap must be to divide them into two groups",
+        "A judgement: two fabrics or two clock settings leave such a gap.",
+    )
+    baseline_max_age_days: int = threshold(
+        90,
+        "older runs are not a baseline any more, unless pinned",
+        "A quarter: drivers, firmware and cables change.",
+    )
+    countable_capture_rate: float = threshold(
+        0.95,
+        "share of captured records from which on counts and volumes of a run are those of the job",
+        "A judgement: counts that are off by as much as the margin decide nothing.",
+    )
+    min_host_sets: int = threshold(
+        3, "sets of hosts from which on it is known how much hosts differ", "Two have one difference, and no spread."
+    )
+    finding_cost_error: float = threshold(
+        1.5,
+        "a slowdown is explained by findings that cost this part of it, or more",
+        "A judgement: what a finding costs is an estimate, good to about half.",
+    )
+    host_recent_runs: int = threshold(
+        3,
+        "a host is to be drained only if a finding names it in one of so many latest runs of its",
+        "A judgement: after three runs without a finding it counts as repaired.",
+    )
