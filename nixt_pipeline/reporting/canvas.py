@@ -85,6 +85,10 @@ def render(
         figure = Figure(figsize=(width_inches or WIDTH_INCHES, height_inches), layout="constrained")
         FigureCanvasSVG(figure)
         draw(figure)
+        # Once: with a layout engine, `savefig` lays out and draws everything twice.
+        if engine := figure.get_layout_engine():
+            engine.execute(figure)
+        figure.set_layout_engine(None)
         figure.savefig(buffer, format="svg", transparent=True, metadata=_NO_METADATA)
     text = buffer.getvalue()
     svg = _TAG.sub(lambda tag: _tag(tag.group()), _STYLE_ELEMENT.sub("", text[text.index("<svg") :]))
