@@ -86,7 +86,8 @@ def render(
         FigureCanvasSVG(figure)
         draw(figure)
         # Once: with a layout engine, `savefig` lays out and draws everything twice.
-        if engine := figure.get_layout_engine():
+        engine = figure.get_layout_engine()
+        if engine and figure.axes:
             engine.execute(figure)
         figure.set_layout_engine(None)
         figure.savefig(buffer, format="svg", transparent=True, metadata=_NO_METADATA)
