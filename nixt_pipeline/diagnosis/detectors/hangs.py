@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from nixt_pipeline.diagnosis.detectors.cut_off import Past, past_of
 from nixt_pipeline.diagnosis.detectors.equal_steps import stopped_between_pauses
+from nixt_pipeline.diagnosis.detectors.going_on import states_of, waits_for_nobody
 from nixt_pipeline.diagnosis.detectors.halt import Behind, Halt, NeverCompleted, NotExamined, WithinStep
 from nixt_pipeline.diagnosis.detectors.mid_step import MidStep, stopped_in_step
 from nixt_pipeline.diagnosis.detectors.mismatch import cut_short
@@ -38,6 +39,8 @@ from nixt_pipeline.diagnosis.evidence.parts import Part, parts_of
 from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.settings import Thresholds
 
+# So many of those that got further are asked what comes next: they are alike.
+_TRIED = 3
 # Fewer operations show no step that could have been interrupted.
 _LEAST_OPERATIONS = 12
 
@@ -159,7 +162,7 @@ def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[
         if any(track.comm.number not in launch.go_on for track in stop.first)
     ]
     if stops:
-        return _behind(launch, part, series, tracks, stops)
+        return _behind(launch, part, series, tracks, stops, len(set(stage.values())))
     counted = [item for item in series if item.apart in (None, (False, False))]
     pending = unfinished(counted, launch.reaches, len(part.processes))
     how: NeverCompleted | WithinStep
@@ -173,7 +176,10 @@ def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[
     since, sequel = _followed(launch, part, stopped)
     past = _past(launch, series, stopped) if sequel is None or sequel.launch else None
     share = past.rarer() if past else 0.0
-    return [Halt(how, part, since, sequel, share > launch.limits.diagnosis.may_be_killed_share, share)]
+    killed = share > launch.limits.diagnosis.may_be_killed_share
+    if past and not killed and not pending and len(set(stage.values())) == 1:
+        killed = _might_go_on(launch, part, share, [_busiest(launch)])
+    return [Halt(how, part, since, sequel, killed, share)]
 
 
 def _interrupted(launch: _Launch, part: Part, series: Iterable[Series], known: Sequence[Halt]) -> list[Halt]:
@@ -195,7 +201,7 @@ def _interrupted(launch: _Launch, part: Part, series: Iterable[Series], known: S
 
 
 def _behind(
-    launch: _Launch, part: Part, series: list[Series], tracks: Sequence[Track], stops: Sequence[Stop]
+    launch: _Launch, part: Part, series: list[Series], tracks: Sequence[Track], stops: Sequence[Stop], stage_count: int
 ) -> list[Halt]:
     """What got less far than its alike; nothing where all that do the same are behind in something: then nobody is
     ahead, and the log has no common end."""
@@ -206,11 +212,13 @@ def _behind(
         past = _past(launch, series, first)
     limits = launch.limits
     shares = [_killed_share(past, stop, tracks) if past else 0.0 for stop in stops]
-    hung = [stop for stop, share in zip(stops, shares, strict=True) if share <= limits.diagnosis.seldom_killed_share]
+    hung = [stop for stop, share in zip(stops, shares, strict=True) if share <= _seldom(stop, limits)]
+    if past and hung and stage_count == 1 and _might_go_on(launch, part, min(shares), *_further(stops, tracks)):
+        hung = []
     sure = [
         stop
         for stop, share in zip(stops, shares, strict=True)
-        if share <= limits.diagnosis.may_be_killed_share and stop.chance <= limits.diagnosis.paged_chance
+        if stop in hung and share <= _hardly(stop, limits) and stop.chance <= limits.diagnosis.paged_chance
     ]
     stop = together(sure or hung or stops)
     if not ahead(stop, tracks):
@@ -218,10 +226,51 @@ def _behind(
     return [Halt(Behind(stop, tuple(tracks), bool(sure)), part, since, sequel, not hung, min(shares))]
 
 
+def _seldom(stop: Stop, limits: Thresholds) -> float:
+    """At which share of its moments a job that was killed may leave such a stop, and it is still worth a note."""
+    return limits.diagnosis.seldom_killed_share if stop.chance > 0 else limits.diagnosis.may_be_killed_share
+
+
+def _hardly(stop: Stop, limits: Thresholds) -> float:
+    """The same for an alarm: where nothing is lost, each moment of the past shows exactly what a kill would leave."""
+    return limits.diagnosis.may_be_killed_share if stop.chance > 0 else 0.0
+
+
 def _killed_share(past: Past, stop: Stop, tracks: Sequence[Track]) -> float:
     """The share of the moments at which a killed job would have left such a stop."""
     collectives = any(track.what != SEND_RECV for track in stop.first)
     return past.share(tracks, stop.lead if collectives else 0)
+
+
+def _further(stops: Iterable[Stop], tracks: Iterable[Track]) -> tuple[list[Process], frozenset[Process]]:
+    """Some who got further than what stopped, and those of whom one hung."""
+    suspects: frozenset[Process] = frozenset().union(*(stop.suspects for stop in stops))
+    least = {track.family: track.reached for stop in stops for track in stop.first}
+    further = {
+        member
+        for track in tracks
+        if track.reached > least.get(track.family, track.reached)
+        for member in track.members - suspects
+    }
+    return sorted(further)[:_TRIED], suspects
+
+
+def _might_go_on(
+    launch: _Launch, part: Part, share: float, tried: Iterable[Process], suspects: frozenset[Process] = frozenset()
+) -> bool:
+    """Whether one of the processes that are `tried` waits for nobody, by the log of all that it did. A job that was
+    killed would have left the log at a `share` of its moments."""
+    keys = _ended(launch, part).keys()
+    states = states_of(launch.reaches, launch.numbered)
+    own: dict[Process, set[int]] = defaultdict(set)
+    for reach in launch.reaches:
+        own[reach.process].add(reach.communicator)
+    for process in () if launch.evidence.eras else tried:
+        logs = launch.evidence.history.logs(process, keys, MOST_OPERATIONS)
+        complete = logs.keys() == own[process]
+        if complete and waits_for_nobody(process, logs, states, launch.numbered, suspects, share == 0):
+            return True
+    return False
 
 
 def _begun(launch: _Launch, part: Part, series: Sequence[Series]) -> dict[Communicator, MidStep]:

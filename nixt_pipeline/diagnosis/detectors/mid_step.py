@@ -101,6 +101,12 @@ def one_less(logs: Mapping[int, Log]) -> MidStep | None:
     return MidStep(behind[0], tuple(logs[behind[0]].operations[:1]), 0, steps - 1)
 
 
+def length_of_step(operations: Sequence[Operation]) -> int:
+    """How many operations the shortest step has that these repeat; 1 when they repeat none, or are all alike."""
+    found = _whole_steps(_codes(operations))
+    return found.length if found else 1
+
+
 def _codes(operations: Sequence[Operation]) -> Ints:
     numbers: dict[Operation, int] = {}
     return np.array([numbers.setdefault(operation, len(numbers)) for operation in operations], dtype=np.int64)
