@@ -1,12 +1,13 @@
 """Hand-made observations: four blocks or more of a second each, in which every process communicates for a while."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from nixt_pipeline.diagnosis.detectors.late_ranks import grouped
 from nixt_pipeline.diagnosis.detectors.lateness import Late
+from nixt_pipeline.diagnosis.detectors.tracks import Series
 from nixt_pipeline.diagnosis.evidence.observations import Arrival, Communicator, Edge, Observations, Transfer
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of
 from nixt_pipeline.diagnosis.findings import Finding
@@ -83,3 +84,14 @@ def observations(
 def late_findings(seen: Observations, late: list[Late]) -> list[Finding]:
     """What is told of some late entities."""
     return [late_finding(seen, group) for group in grouped(seen, late, Thresholds())]
+
+
+def stages(series: Iterable[Series], processes: Sequence[Process]) -> dict[Process, int]:
+    """A number for each process, equal for those joined by communicators short of the whole launch."""
+    groups = {process: frozenset({process}) for process in processes}
+    for item in series:
+        if len(item.comm.members) < len(processes):
+            joined = frozenset().union(*(groups[member] for member in item.comm.members))
+            groups.update(dict.fromkeys(joined, joined))
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(groups.values()))}
+    return {process: numbers[group] for process, group in groups.items()}

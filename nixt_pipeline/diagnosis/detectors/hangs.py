@@ -25,7 +25,6 @@ from nixt_pipeline.diagnosis.detectors.tracks import (
     Track,
     ended_together,
     series_of,
-    stages,
     tracks_of,
     without_end,
 )
@@ -153,7 +152,7 @@ def _parts_of_era(launch: _Launch, era: Era) -> list[_Examined]:
 def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[Edge]) -> list[Halt]:
     """The hang of one part of a launch, or that it ended within a step."""
     seen = launch.seen
-    stage = stages(series, part.processes)
+    stage = {process: number for number, group in enumerate(seen.stages()) for process in group}
     comms = {number: seen.communicators[number] for number in sorted(part.communicators)}
     tracks = tracks_of(series, edges, comms, stage, launch.ignored)
     stops = [

@@ -128,24 +128,6 @@ def _lost(reaches: Sequence[Reach], one_slot: bool) -> float:
     return max(0.0, 1 - sum(reach.records for reach in reaches) / sum(reach.last - first + 1 for reach in reaches))
 
 
-def stages(series: Iterable[Series], processes: Sequence[Process]) -> dict[Process, int]:
-    """A number for each process, equal for those joined by communicators short of the whole launch: they do the same
-    work, as the processes of a pipeline stage do."""
-    parent = {process: process for process in processes}
-
-    def root(process: Process) -> Process:
-        while parent[process] != process:
-            process = parent[process]
-        return process
-
-    for item in series:
-        if len(item.comm.members) < len(processes):
-            for member in item.comm.members[1:]:
-                parent[root(member)] = root(item.comm.members[0])
-    numbers = {process: number for number, process in enumerate(processes)}
-    return {process: numbers[root(process)] for process in processes}
-
-
 def tracks_of(
     series: Sequence[Series],
     edges: Iterable[Edge],

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from nixt_pipeline.diagnosis.detectors.cut_off import Past
-from nixt_pipeline.diagnosis.detectors.tracks import Series, stages, tracks_of
+from nixt_pipeline.diagnosis.detectors.tracks import Series, tracks_of
 from nixt_pipeline.diagnosis.evidence.processes import Process
-from nixt_pipeline_tests.diagnosis.examples import communicator
+from nixt_pipeline_tests.diagnosis.examples import communicator, stages
 
 A, B, C, D = ("a", 1), ("a", 2), ("b", 1), ("b", 2)
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from nixt_pipeline.diagnosis.detectors.stopped import Stop, stopped_first, together
-from nixt_pipeline.diagnosis.detectors.tracks import Series, ended_together, stages, tracks_of, without_end
+from nixt_pipeline.diagnosis.detectors.tracks import Series, ended_together, tracks_of, without_end
 from nixt_pipeline.diagnosis.evidence.frontier import EarlyEnd
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Edge
 from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.settings import Thresholds
-from nixt_pipeline_tests.diagnosis.examples import communicator
+from nixt_pipeline_tests.diagnosis.examples import communicator, stages
 
 
 def series(number: int, last: Any, coll: str = "ReduceScatter", lost: float = 0.0) -> Series:
