@@ -6,7 +6,7 @@ clears everybody on it. Who is left explains all slow paths; where several are l
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Literal
@@ -39,20 +39,22 @@ _CLUSTERED = 0.1
 
 @dataclass(frozen=True)
 class Path:
-    """A collective of a communicator, or an edge between two processes: its times by block against the reference.
+    """A collective of a communicator, or an edge between two processes, and on which of the `machines` they are: its
+    times by block against the reference.
 
     `time_us` and `reference_us` are sums over the block (NaN where nothing was recorded).
     """
 
     comm: int
     members: tuple[Process, ...]
+    machines: frozenset[str]
     medium: Medium
     time_us: Floats
     reference_us: Floats
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Where it runs."""
+        """The names of the hosts where it runs; machines whose containers have names of their own have several."""
         return frozenset(hosts_of(self.members))
 
     def ratio(self, part: slice) -> float:
@@ -82,11 +84,12 @@ class SlowPath:
 
 @dataclass(frozen=True)
 class Blame(Suspect):
-    """Who explains a set of slow paths of one medium: the left-over hosts or processes, or the paths themselves. Of the
-    fabric, hosts are those that are on every path: one of them may be it instead."""
+    """Who explains a set of slow paths of one medium: the left-over machines, which have these `hosts`, or processes,
+    or the paths themselves. Of the fabric, they are those that are on every path: one of them may be it instead."""
 
     medium: Medium
     level: Level
+    machines: tuple[str, ...]
     hosts: tuple[str, ...]
     processes: tuple[Process, ...]
     ambiguous: bool
@@ -98,44 +101,47 @@ class Blame(Suspect):
 def paths_of(seen: Observations, limits: Thresholds) -> list[Path]:
     """Every path that carries messages large enough to show bandwidth, compared with its alike."""
     large = [t for t in seen.transfers if t.size_bytes >= limits.analysis.large_message_bytes]
+    machine_of = seen.machines.of
     racks, lanes = _racks(seen), in_lockstep(seen.communicators, large)
     alike: dict[tuple[Medium, int, tuple[object, ...]], list[float]] = defaultdict(list)
     by_path: dict[tuple[int, tuple[Process, ...]], list[Transfer]] = defaultdict(list)
     for transfer in large:
         lane = lanes[transfer.comm, transfer.alike]
-        alike[_medium(transfer, racks), lane, transfer.alike].append(transfer.transfer_us)
+        alike[_medium(transfer, machine_of, racks), lane, transfer.alike].append(transfer.transfer_us)
         by_path[transfer.comm, tuple(sorted(transfer.members))].append(transfer)
     reference = {kind: float(np.quantile(times, _BEST_SHARE)) for kind, times in alike.items()}
     paths = []
     for (comm, members), transfers in sorted(by_path.items()):
         time, expected = np.zeros((2, seen.blocks))
-        medium = _medium(transfers[0], racks)
+        medium = _medium(transfers[0], machine_of, racks)
         for transfer in transfers:
             time[transfer.block] += transfer.transfer_us * transfer.stands_for
             lane = lanes[transfer.comm, transfer.alike]
             expected[transfer.block] += reference[medium, lane, transfer.alike] * transfer.stands_for
         unknown = expected == 0
         time[unknown] = expected[unknown] = np.nan
-        paths.append(Path(comm, members, medium, time, expected))
+        machines = frozenset(machine_of[member] for member in members)
+        paths.append(Path(comm, members, machines, medium, time, expected))
     return paths
 
 
 def _racks(seen: Observations) -> dict[str, frozenset[str]]:
-    """The hosts of the same NVLink domain, by host: NCCL counts a domain as one node, however many hosts it has."""
+    """The machines of the same NVLink domain, by machine: NCCL counts a domain as one node, however many it has."""
     racks: dict[str, frozenset[str]] = {}
     for comm in seen.communicators:
-        if comm.nnodes == 1 and len(comm.hosts) > 1:
-            joined = comm.hosts.union(*(racks.get(host, frozenset()) for host in comm.hosts))
+        machines = frozenset(seen.machines.of[member] for member in comm.members)
+        if comm.nnodes == 1 and len(machines) > 1:
+            joined = machines.union(*(racks.get(machine, frozenset()) for machine in machines))
             racks.update(dict.fromkeys(joined, joined))
     return racks
 
 
-def _medium(transfer: Transfer, racks: Mapping[str, frozenset[str]]) -> Medium:
+def _medium(transfer: Transfer, machine_of: Mapping[Process, str], racks: Mapping[str, frozenset[str]]) -> Medium:
     """What carries a transfer between its members, by where they are."""
-    hosts = frozenset(hosts_of(transfer.members))
-    if len(hosts) == 1:
+    machines = frozenset(machine_of[member] for member in transfer.members)
+    if len(machines) == 1:
         return "nvlink"
-    return "rack" if racks.get(min(hosts), frozenset()) >= hosts else "network"
+    return "rack" if racks.get(min(machines), frozenset()) >= machines else "network"
 
 
 def _widened(paths: list[Path], limits: Thresholds) -> Thresholds:
@@ -163,21 +169,24 @@ def find_slow(seen: Observations, limits: Thresholds) -> list[Blame]:
         slow = [
             item
             for item in _slow_paths(comparable, seen, widened)
-            if not any(host in culprits and culprits[host].overlap(item.window) for host in _crossed(item))
+            if not any(
+                machine in culprits and culprits[machine].overlap(item.window)
+                for machine in _crossed(item, seen.machines.of)
+            )
         ]
         for group in _together(slow):
-            blames += _explain(group, comparable, medium, widened)
-        culprits = {host: blame.window for blame in blames for host in blame.hosts if not blame.ambiguous}
+            blames += _explain(group, comparable, medium, widened, seen.machines.of)
+        culprits = {machine: blame.window for blame in blames for machine in blame.machines if not blame.ambiguous}
     return blames
 
 
-def _crossed(item: SlowPath) -> frozenset[str]:
-    """Hosts inside which a path across hosts also moves bytes: where it has several ranks, and all of a rack, in which
-    the same NVLinks carry both."""
+def _crossed(item: SlowPath, machine_of: Mapping[Process, str]) -> frozenset[str]:
+    """Machines inside which a path across hosts also moves bytes: where it has several ranks, and all of a rack, in
+    which the same NVLinks carry both."""
     if item.path.medium == "rack":
-        return item.path.hosts
-    hosts = [member[0] for member in item.path.members]
-    return frozenset(host for host in hosts if hosts.count(host) > 1) if len(hosts) > 2 else frozenset()
+        return item.path.machines
+    machines = [machine_of[member] for member in item.path.members]
+    return frozenset(one for one in machines if machines.count(one) > 1) if len(machines) > 2 else frozenset()
 
 
 def _operations(seen: Observations) -> dict[tuple[int, tuple[Process, ...]], float]:
@@ -239,7 +248,9 @@ def _common_window(slow: Iterable[SlowPath]) -> Window:
     return replace(longest, first=first, last=max(first, last), marked=max(1, min(longest.marked, last - first + 1)))
 
 
-def _explain(slow: list[SlowPath], paths: list[Path], medium: Medium, limits: Thresholds) -> list[Blame]:
+def _explain(
+    slow: list[SlowPath], paths: list[Path], medium: Medium, limits: Thresholds, machine_of: Mapping[Process, str]
+) -> list[Blame]:
     """Group testing: clear everybody on a healthy path, then take the fewest that touch every slow one. Where nobody is
     cleared and most paths are slow, it is the network."""
     window = _common_window(slow)
@@ -248,47 +259,62 @@ def _explain(slow: list[SlowPath], paths: list[Path], medium: Medium, limits: Th
         for path in paths
         if path.medium == medium and path.usual_ratio(window.part()) < limits.diagnosis.healthy_transfer_ratio
     )
-    everybody = tuple(sorted(frozenset().union(*(item.path.hosts for item in slow))))
-    cleared = frozenset().union(*(path.hosts for path in healthy))
-    sets = [item.path.hosts - cleared for item in slow]
+    everybody = tuple(sorted(frozenset().union(*(item.path.machines for item in slow))))
+    cleared = frozenset().union(*(path.machines for path in healthy))
+    sets = [item.path.machines - cleared for item in slow]
     recorded = sum(path.ratio(window.part()) > 0 for path in paths if path.medium == medium)
     if medium != "nvlink" and not healthy and len(everybody) > 1 and len(slow) * 2 > recorded:
-        # A host that is on every path would slow them all just as well.
-        single = tuple(host for host in everybody if all(host in hosts for hosts in sets))
+        # A machine that is on every path would slow them all just as well.
+        single = tuple(machine for machine in everybody if all(machine in machines for machines in sets))
         if len(single) != 1:
-            return [Blame(medium, "fabric", single, (), bool(single), tuple(slow), healthy, window)]
+            hosts = _names(single, machine_of)
+            return [Blame(medium, "fabric", single, hosts, (), bool(single), tuple(slow), healthy, window)]
     blames = []
-    explained = [item for item, hosts in zip(slow, sets, strict=True) if hosts]
-    for hosts, touched in _fewest(explained, cleared):
-        blames.append(Blame(medium, "host", hosts, (), len(hosts) > 1, tuple(touched), healthy, window))
-    rest = [item for item, hosts in zip(slow, sets, strict=True) if not hosts]
+    explained = [item for item, machines in zip(slow, sets, strict=True) if machines]
+    for machines, touched in _fewest(explained, cleared):
+        hosts, ambiguous = _names(machines, machine_of), len(machines) > 1
+        blames.append(Blame(medium, "host", machines, hosts, (), ambiguous, tuple(touched), healthy, window))
+    rest = [item for item, machines in zip(slow, sets, strict=True) if not machines]
     if rest:
-        blames.append(_below_hosts(rest, healthy, medium, window))
+        blames.append(_below_hosts(rest, healthy, medium, window, machine_of))
     return blames
 
 
+def _names(machines: Collection[str], machine_of: Mapping[Process, str]) -> tuple[str, ...]:
+    """The host names on some machines."""
+    return hosts_of(process for process, machine in machine_of.items() if machine in machines)
+
+
 def _fewest(slow: list[SlowPath], cleared: frozenset[str]) -> list[tuple[tuple[str, ...], list[SlowPath]]]:
-    """Hosts that touch every slow path, greedily; hosts that touch the same paths cannot be told apart."""
+    """Machines that touch every slow path, greedily; those that touch the same paths cannot be told apart."""
     left = list(slow)
     chosen = []
     while left:
         touches: dict[str, frozenset[int]] = {}
-        for host in sorted(frozenset().union(*(item.path.hosts for item in left)) - cleared):
-            touches[host] = frozenset(n for n, item in enumerate(left) if host in item.path.hosts)
+        for machine in sorted(frozenset().union(*(item.path.machines for item in left)) - cleared):
+            touches[machine] = frozenset(n for n, item in enumerate(left) if machine in item.path.machines)
         most = max(touches.values(), key=len)
-        hosts = tuple(host for host, paths in touches.items() if paths == most)
-        chosen.append((hosts, [left[n] for n in sorted(most)]))
+        machines = tuple(machine for machine, paths in touches.items() if paths == most)
+        chosen.append((machines, [left[n] for n in sorted(most)]))
         left = [item for n, item in enumerate(left) if n not in most]
     return chosen
 
 
-def _below_hosts(slow: list[SlowPath], healthy: tuple[Path, ...], medium: Medium, window: Window) -> Blame:
-    """Every host has healthy paths too, so that a part of it is at fault: a process (one card) or the paths."""
+def _below_hosts(
+    slow: list[SlowPath],
+    healthy: tuple[Path, ...],
+    medium: Medium,
+    window: Window,
+    machine_of: Mapping[Process, str],
+) -> Blame:
+    """Every machine has healthy paths too, so that a part of it is at fault: a process (one card) or the paths."""
     cleared = frozenset(member for path in healthy for member in path.members)
     left = [frozenset(item.path.members) - cleared for item in slow]
     shared = frozenset.intersection(*left)
     if len(shared) == 1:
-        return Blame(medium, "rank", hosts_of(shared), tuple(shared), False, tuple(slow), healthy, window)
-    hosts = frozenset().union(*(item.path.hosts for item in slow))
-    one_host = tuple(hosts) if len(hosts) == 1 else ()
-    return Blame(medium, "communicator", one_host, (), True, tuple(slow), healthy, window)
+        (process,) = shared
+        hosts = hosts_of(shared)
+        return Blame(medium, "rank", (machine_of[process],), hosts, (process,), False, tuple(slow), healthy, window)
+    machines = tuple(sorted(frozenset().union(*(item.path.machines for item in slow))))
+    hosts = hosts_of(member for item in slow for member in item.path.members) if len(machines) == 1 else ()
+    return Blame(medium, "communicator", machines, hosts, (), True, tuple(slow), healthy, window)

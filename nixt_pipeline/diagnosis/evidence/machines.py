@@ -39,6 +39,28 @@ def machines_of(processes: Sequence[Process], communicators: Iterable[Communicat
         if comm.n_ranks % comm.nnodes == 0 and set(comm.members) == set(processes):
             size = comm.n_ranks // comm.nnodes
             nodes = {process: f"node {rank // size}" for rank, process in enumerate(comm.members)}
-            if all(len({nodes[member] for member in other.members}) == other.nnodes for other in comms):
+            if _agree(nodes, comms):
                 return Machines(nodes, by_name=False)
+    joined = _joined(processes, comms)
+    # One node for all may as well be a rack, of which each process has a machine.
+    if len(set(joined.values())) > 1 and _agree(joined, comms):
+        return Machines(joined, by_name=False)
     return Machines({process: str(number) for number, process in enumerate(processes)}, by_name=False)
+
+
+def _joined(processes: Sequence[Process], comms: Iterable[Communicator]) -> dict[Process, str]:
+    """The machine of each process where no communicator has all: those that one counts as a node, directly or through
+    others."""
+    parts: dict[Process, frozenset[Process]] = {process: frozenset({process}) for process in processes}
+    for comm in comms:
+        size = comm.n_ranks // comm.nnodes if comm.n_ranks % comm.nnodes == 0 else 1
+        for first in range(0, comm.n_ranks, size):
+            part = frozenset().union(*(parts[member] for member in comm.members[first : first + size]))
+            parts.update(dict.fromkeys(part, part))
+    numbers = {part: number for number, part in enumerate(dict.fromkeys(parts.values()))}
+    return {process: f"node {numbers[part]}" for process, part in parts.items()}
+
+
+def _agree(machine_of: Mapping[Process, str], comms: Iterable[Communicator]) -> bool:
+    """Whether every communicator counts as many nodes as its members have machines."""
+    return all(len({machine_of[member] for member in comm.members}) == comm.nnodes for comm in comms)

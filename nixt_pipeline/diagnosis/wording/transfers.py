@@ -129,11 +129,12 @@ def _place(seen: Observations, blame: Blame) -> str:
 def _local_rank(seen: Observations, path: Path) -> str:
     """Which of each host's processes are on the path, counted from 0 by process id and rank, when it is the same one: a
     rail."""
+    machine_of = seen.machines.of
     on_host: dict[str, list[Process]] = defaultdict(list)
     for process in seen.processes:
-        on_host[process[0]].append(process)
-    positions = {on_host[process[0]].index(process) for process in path.members}
-    several = all(len(on_host[host]) > 1 for host in path.hosts)
+        on_host[machine_of[process]].append(process)
+    positions = {on_host[machine_of[process]].index(process) for process in path.members}
+    several = all(len(on_host[machine]) > 1 for machine in path.machines)
     return f": process {positions.pop()} of each host" if len(positions) == 1 and several else ""
 
 

@@ -224,3 +224,24 @@ def test_who_left_no_log_may_be_what_the_others_waited_for() -> None:
     # A path on which everybody left a log is as slow: that is no waiting.
     observed = seen((lacking, SLOW), (ring(1, "b", "c"), SLOW))
     assert {f.severity for f in transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)} == {"P1"}
+
+
+def test_a_machine_whose_containers_have_names_of_their_own_is_one_culprit() -> None:
+    # Three machines of two containers. Every edge of the second machine is slow, and one of the others is fast.
+    one, other, third = ("a", "b"), ("c", "d"), ("e", "f")
+    inside = [
+        (replace(ring(n, *machine), nnodes=1, coll_type="nvlink-only"), FAST)
+        for n, machine in enumerate((one, other, third))
+    ]
+    edges = [ring(3 + n, left, right) for n, (left, right) in enumerate(zip(one + other, other + third, strict=True))]
+    edges.append(ring(7, "a", "e"))
+    observed = seen(*inside, *((edge, SLOW) for edge in edges[:4]), (edges[4], FAST))
+    (blame,) = find_slow(observed, LIMITS)
+    assert (blame.level, blame.hosts, blame.ambiguous, blame.medium) == ("host", ("c", "d"), False, "network")
+
+
+def test_between_containers_of_one_machine_is_inside_it() -> None:
+    within = [replace(ring(n, *names), nnodes=1, coll_type="nvlink-only") for n, names in enumerate(("ab", "cd"))]
+    observed = seen((within[0], SLOW), (within[1], FAST), (ring(2, "a", "c"), FAST))
+    (blame,) = find_slow(observed, LIMITS)
+    assert (blame.level, blame.hosts, blame.ambiguous, blame.medium) == ("host", ("a", "b"), False, "nvlink")

@@ -58,3 +58,19 @@ def test_a_communicator_whose_nodes_or_members_are_not_known_says_nothing() -> N
     whole = communicator(0, *processes)
     for comm in (replace(whole, nnodes=0), replace(whole, nnodes=1, n_ranks=3)):
         assert machines_of(processes, [comm]).of == {("a", 1): "a", ("b", 1): "b"}
+
+
+def test_where_no_communicator_has_all_those_that_one_counts_as_a_node_share_it() -> None:
+    # Two machines of four: pairs within them, and two communicators of two ranks on each.
+    names = [(name, 1) for name in "qdzamhbk"]
+    pairs = [replace(communicator(n, *names[2 * n : 2 * n + 2]), nnodes=1) for n in range(4)]
+    across = [replace(communicator(4 + n, *names[n::2]), nnodes=2) for n in range(2)]
+    machines = machines_of(sorted(names), [*pairs, *across])
+    assert not machines.by_name
+    assert [len({machines.of[name] for name in part}) for part in (names[:4], names[4:], names)] == [1, 1, 2]
+
+
+def test_one_node_for_all_tells_no_machines_apart() -> None:
+    names = [(name, 1) for name in "abcd"]
+    pairs = [replace(communicator(n, names[n], names[n + 1]), nnodes=1) for n in range(3)]
+    assert len(set(machines_of(names, pairs).of.values())) == 4
