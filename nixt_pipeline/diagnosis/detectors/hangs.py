@@ -152,7 +152,9 @@ def _parts_of_era(launch: _Launch, era: Era) -> list[_Examined]:
 def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[Edge]) -> list[Halt]:
     """The hang of one part of a launch, or that it ended within a step."""
     seen = launch.seen
-    stage = {process: number for number, group in enumerate(seen.stages()) for process in group}
+    stage = {
+        process: number for number, group in enumerate(seen.stages()) for process in group.intersection(part.processes)
+    }
     comms = {number: seen.communicators[number] for number in sorted(part.communicators)}
     tracks = tracks_of(series, edges, comms, stage, launch.ignored)
     stops = [
