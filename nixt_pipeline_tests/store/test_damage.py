@@ -65,11 +65,12 @@ SHARED = {
 # Without these the run cannot be shown; everything else is computed again or not needed.
 LEFT_OUT = ("manifest", "events", "processes", "files", "rejects")
 
+RUNS = ("runs", "--format", "json")
 COMMANDS = [
     ("ingest", "landing/" + SOUND),
     ("sql", "SELECT run, count(*) AS n FROM events GROUP BY run", "--format", "json"),
     ("sql", "--run", SOUND, "SELECT count(*) AS n FROM events", "--format", "json"),
-    ("runs", "--format", "json"),
+    RUNS,
     ("hosts", "--all"),
     ("baselines",),
     ("retention",),
@@ -146,11 +147,13 @@ QUICK = [(name, list(DAMAGE)[(number * 4) % len(DAMAGE)]) for number, name in en
 
 def check_that_others_go_on(root: Path, name: str, kind: str, commands: list[tuple[str, ...]]) -> None:
     path = damage(root, {**OWN, **SHARED}[name], kind)
+    outputs = {}
     for command in commands:
         result = nixt(*command)
         assert result.exit_code == 0, f"{command} with {path}: {tell(result)}"
         assert "Traceback" not in result.output
-    listed = {row["run"] for row in json.loads(nixt("runs", "--format", "json").stdout)}
+        outputs[command] = result.stdout
+    listed = {row["run"] for row in json.loads(outputs[RUNS])}
     is_damaged = name in LEFT_OUT and not (name == "manifest" and kind == "missing")
     assert {SOUND, SOUND + "-again"} <= listed
     # A file of the right size is not opened to list its run.
