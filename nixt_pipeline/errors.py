@@ -11,7 +11,7 @@
     ├── NoLogsError           the logs of a run are nowhere to be found                  (store.locate)
     ├── EventsDroppedError    the run's events were dropped to save space                (store.dropped)
     ├── DamagedError          a file is damaged, or missing although its run names it
-    ├── StorageError          a file cannot be written: disk full, no permission
+    ├── StorageError          a file cannot be written: disk full, no permission, something is in the way
     ├── SelectionError        no run is meant by a selection                             (fleet.selection)
     ├── ComparisonError       runs cannot be compared                                    (fleet.compare)
     ├── DecisionsError        baselines.json is not usable                               (fleet.decisions)
@@ -27,6 +27,8 @@ import os
 import pwd
 import stat
 from pathlib import Path
+
+from nixt_pipeline.obstacles import obstacle_behind
 
 # Exit codes of the command line. 70 is EX_SOFTWARE of sysexits.h; 130 is what a shell reports after Ctrl-C, and 141
 # after a pipe was closed.
@@ -49,7 +51,8 @@ class DamagedError(NixtError):
 
 
 class StorageError(NixtError, OSError):
-    """A file cannot be written: disk full or permission denied, see `errno`."""
+    """A file cannot be written, or a directory not listed: disk full, permission denied, or something else is where a
+    directory belongs; see `errno`."""
 
 
 def storage_errno(error: BaseException) -> int | None:
@@ -71,6 +74,10 @@ def is_full(error: BaseException) -> bool:
 def storage_error(error: BaseException, path: Path) -> StorageError | None:
     """What to say when `path` cannot be written because of `error`; None when the storage is not the reason."""
     number = storage_errno(error)
+    if isinstance(error, OSError) and (what := obstacle_behind(error, path)):
+        found = StorageError(f"cannot write {path}: {what}")
+        found.errno = error.errno
+        return found
     if number is None:
         return None
     words, elsewhere = os.strerror(number), "set NIXT_DATA_DIR or NIXT_REPORTS_DIR to another place"

@@ -1,4 +1,5 @@
-"""An analysis that fails takes nothing else with it: its result goes, and a note of the error takes its place.
+"""An analysis that fails, or whose result is wrong, takes nothing else with it: its result goes, and a note of the
+error takes its place.
 
 The note, `results/<analysis>/run=<run>.json`, is for whoever looks for the result later, in another process: the
 report, and the checks in Dagster.
@@ -23,18 +24,22 @@ def try_to_materialise(
 ) -> pa.Table | Failure:
     """`materialise`, or the failure of it, which is noted. Errors about files pass."""
     result = attempt(f"the analysis {analysis.name}", materialise, analysis, run, settings, con)
-    note = _note(analysis.name, run, settings)
     if isinstance(result, Failure):
         # What is there is about the run as it was before, or made by other rules.
-        remove(layout.results_path(settings, analysis.name, run))
-        write_text(json.dumps({"error": result.error}) + "\n", note)
+        withhold(analysis.name, run, result.error, settings)
     else:
-        remove(note)
+        remove(_note(analysis.name, run, settings))
     return result
 
 
+def withhold(analysis: str, run: str, error: str, settings: Settings) -> None:
+    """Remove the result of an analysis of a run, and note why."""
+    remove(layout.results_path(settings, analysis, run))
+    write_text(json.dumps({"error": error}) + "\n", _note(analysis, run, settings))
+
+
 def noted_error(analysis: str, run: str, settings: Settings) -> str | None:
-    """Why the latest attempt at an analysis of a run failed; None when it did not."""
+    """Why an analysis of a run has no result; None when it has, or was not tried."""
     return read_json(_note(analysis, run, settings), lambda note: str(note["error"]), "the next report makes it again")
 
 

@@ -9,7 +9,9 @@ from nixt_pipeline.cli.output import format_option, input_errors, print_rows, sa
 from nixt_pipeline.errors import EXIT_INPUT, NixtError, StorageError
 from nixt_pipeline.fleet.decisions import DecisionsError, decisions_path, read_decisions
 from nixt_pipeline.inert import visible
+from nixt_pipeline.obstacles import misplaced
 from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import layout
 from nixt_pipeline.store.catalog import publish_catalog
 from nixt_pipeline.store.checking import Checked, check_run
 from nixt_pipeline.store.manifest import StoreVersionError, published_runs
@@ -34,7 +36,9 @@ def check(context: click.Context, runs: tuple[str, ...], repair: bool, output_fo
         if runs:
             found = [checked for run in runs for checked in _checked(run, settings, repair)]
         else:
-            found = [*_checked_all(settings, repair), *_decisions(settings)]
+            found = _directories(settings)
+            if not misplaced([settings.data_dir / "store"]):
+                found += [*_checked_all(settings, repair), *_decisions(settings)]
         if repair:
             _renew_catalog(settings)
     if output_format == "text":
@@ -77,6 +81,12 @@ def _checked(run: str, settings: Settings, repair: bool) -> list[Checked]:
     return check_run(run, settings)
 
 
+def _directories(settings: Settings) -> list[Checked]:
+    """What is in the place of a directory. A parent's obstacle is that of all below it, and told once."""
+    found = {what: path for path, what in reversed(misplaced(layout.directories(settings)).items())}
+    return [Checked("", path, "damaged", what) for what, path in reversed(found.items())]
+
+
 def _decisions(settings: Settings) -> list[Checked]:
     """The one file that is not computed from logs: decisions about baselines."""
     path = decisions_path(settings)
@@ -94,7 +104,7 @@ def _print_text(found: list[Checked]) -> None:
         unsealed = sum(checked.state == "readable" for checked in its)
         words = f"{len(damaged)} damaged" if damaged else "sound"
         words += f", {unsealed} without a hash" if unsealed and run else ""
-        click.echo(f"{f'run {run}' if run else 'decisions'}: {len(its)} files: {words}")
+        click.echo(f"{f'run {run}' if run else 'beside the runs'}: {len(its)} files: {words}")
         for checked in damaged:
             click.echo(visible(f"  {checked.path}: {checked.problem}"))
     remedies = sorted({checked.run for checked in found if checked.state == "damaged" and checked.run})

@@ -15,6 +15,7 @@ import duckdb
 
 from nixt_pipeline.errors import EXIT_BROKEN_PIPE, EXIT_DEFECT, EXIT_INPUT, EXIT_INTERRUPTED, NixtError, storage_errno
 from nixt_pipeline.inert import csv_cell, distinct, json_text, visible, visible_lines
+from nixt_pipeline.obstacles import obstacle_behind
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -80,8 +81,10 @@ def input_errors() -> Iterator[None]:
         yield
     except BrokenPipeError:
         raise
-    except (NixtError, OSError) as error:
+    except NixtError as error:
         raise InputError(visible(str(error))) from error
+    except OSError as error:
+        raise InputError(visible(obstacle_behind(error) or str(error))) from error
     except duckdb.Error as error:
         # A large query spills to the disk, which may be full.
         if storage_errno(error) is None:

@@ -10,17 +10,18 @@ from typing import Any
 
 import dagster as dg
 import pyarrow as pa
+from duckdb import DuckDBPyConnection
 
 from nixt_pipeline.analysis import ANALYSES as ALL_ANALYSES
 from nixt_pipeline.analysis.base import Analysis, Counted
-from nixt_pipeline.analysis.failures import noted_error, try_to_materialise
+from nixt_pipeline.analysis.failures import noted_error, try_to_materialise, withhold
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
 from nixt_pipeline.defs.metadata import arrow_preview, picture
 from nixt_pipeline.defs.resources import StoreDuckDB
 from nixt_pipeline.isolation import Failure, attempt
 from nixt_pipeline.pipeline import reads
-from nixt_pipeline.quality.results import judge_failure, judge_result, result_rules
+from nixt_pipeline.quality.results import error_in, judge_failure, judge_result, result_rules
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.reporting.sections import pictures
 from nixt_pipeline.settings import Settings
@@ -43,11 +44,31 @@ def analysis_asset(analysis: Analysis) -> dg.AssetsDefinition:
         run = context.partition_key
         with duckdb.get_connection(run) as con:
             table = try_to_materialise(analysis, run, settings, con)
+            if not isinstance(table, Failure):
+                table = _unless_wrong(analysis, table, run, settings, con)
         if isinstance(table, Failure):
             return failed(table, layout.results_path(settings, analysis.name, run))
         return result_of(analysis, table, run, settings)
 
     return asset
+
+
+def _unless_wrong(
+    analysis: Analysis, table: pa.Table, run: str, settings: Settings, con: DuckDBPyConnection
+) -> pa.Table | Failure:
+    """The result, or the failure of a result that breaks a rule, which is taken back before anything is made of it."""
+    error = error_in(analysis, table, _stored(con), settings.thresholds)
+    if not error:
+        return table
+    withhold(analysis.name, run, error, settings)
+    return Failure(analysis.name, error)
+
+
+def _stored(con: DuckDBPyConnection) -> dict[Counted, int]:
+    """The number of records of each kind in the store."""
+    query = "SELECT count(*), count(*) FILTER (kind = 'collective') FROM events"
+    [(events, collectives)] = con.sql(query).fetchall()
+    return {"events": int(events), "collectives": int(collectives)}
 
 
 def failed(failure: Failure, path: Path) -> Result:
@@ -90,11 +111,7 @@ def analysis_checks(analysis: Analysis) -> dg.AssetChecksDefinition:
             yield from judge_failure(analysis, error)
             return
         with closing(catalog.open_run(settings, run)) as con:
-            result = con.table(analysis.name).to_arrow_table()
-            events, collectives = con.sql(
-                "SELECT count(*), count(*) FILTER (kind = 'collective') FROM events"
-            ).fetchall()[0]
-        stored: dict[Counted, int] = {"events": int(events), "collectives": int(collectives)}
+            result, stored = con.table(analysis.name).to_arrow_table(), _stored(con)
         yield from judge_result(analysis, result, stored, settings.thresholds)
 
     return run_checks(analysis.name, result_rules(analysis), judge)

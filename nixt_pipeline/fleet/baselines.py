@@ -165,10 +165,11 @@ def _obstacle(row: Row, usable: Sequence[Row], limits: Thresholds) -> str:
     found = urgent_finding(row)
     if found:
         return found
-    captured = row["capture_rate"] or 0.0
+    captured, complete = row["capture_rate"], row["complete_share"]
+    if captured is None or complete is None:
+        return f"how much of it was captured is not known: nixt report {row['run']} counts it"
     if captured < limits.comparison.baseline_capture_rate:
         return f"only {captured:.0%} of the records were captured"
-    complete = row["complete_share"] or 0.0
     if complete < limits.comparison.baseline_complete_share:
         return f"only {complete:.0%} of the collectives were recorded by all ranks"
     cells = sum(kernel["cells"] for kernel in usable)

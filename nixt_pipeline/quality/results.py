@@ -22,14 +22,14 @@ COMPUTED = Rule(
 ONE_ROW_PER_GROUP = Rule(
     "every_row_is_one_group",
     "No group appears twice and every share is between 0 and 1. Otherwise sums over the result count records more "
-    "than once.",
-    blocking=True,
+    "than once; the result is withheld, and the report says so.",
+    error=True,
 )
 COUNTED_ONCE = Rule(
     "every_record_is_counted_once",
     "The records of all rows add up to the records in the store. Otherwise an analysis lost records or counted some "
-    "twice.",
-    blocking=True,
+    "twice; the result is withheld, and the report says so.",
+    error=True,
 )
 CAPTURED_ENOUGH = Rule(
     "the_log_captured_enough_to_compare_ranks",
@@ -57,11 +57,20 @@ def judge_result(
         yield captured_enough(result, limits.analysis.min_capture_rate)
 
 
+def error_in(analysis: Analysis, result: pa.Table, stored: dict[Counted, int], limits: Thresholds) -> str:
+    """The first rule that a result breaks so that it is wrong, and how; empty for a sound one. Blocking the run instead
+    would keep back what the other analyses found."""
+    errors = {rule.name for rule in result_rules(analysis) if rule.error}
+    broken = (v for v in judge_result(analysis, result, stored, limits) if v.rule in errors and not v.passed)
+    return next((f"{verdict.rule}: {verdict.summary}" for verdict in broken), "")
+
+
 def judge_failure(analysis: Analysis, error: str) -> Iterator[Verdict]:
-    """The verdicts on an analysis that failed with `error`: without a result, only that can be judged."""
-    yield Verdict(COMPUTED.name, False, error)
-    others = [rule for rule in result_rules(analysis) if rule is not COMPUTED]
-    yield from (Verdict(rule.name, True, "there is no result to judge") for rule in others)
+    """The verdicts on an analysis without a result, as its `error` tells: it failed, or its result broke a rule."""
+    rules = result_rules(analysis)
+    broken = next((rule for rule in rules if error.startswith(f"{rule.name}: ")), COMPUTED)
+    for rule in rules:
+        yield Verdict(rule.name, rule is not broken, error if rule is broken else "there is no result to judge")
 
 
 def _suite(analysis: Analysis, rows_expected: int) -> Suite:

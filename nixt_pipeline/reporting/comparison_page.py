@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nixt_pipeline.fleet.compare import wording
 from nixt_pipeline.fleet.compare.comparison import Comparison, Measure
 from nixt_pipeline.fleet.compare.explanation import Explanation
-from nixt_pipeline.fleet.compare.wording import facts, headline, notes_of
+from nixt_pipeline.fleet.compare.wording import change_words, facts, headline, notes_of
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.inspector.runs import run_id
 from nixt_pipeline.quantities import number, percent, plural
@@ -18,7 +18,7 @@ from nixt_pipeline.reporting.text import plain
 from nixt_pipeline.reporting.views import Fact, FigureView, LegendEntry, SectionView, Spec, table_view
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_text
-from nixt_pipeline.store.layout import report_dir
+from nixt_pipeline.store.layout import COMPARISONS, report_dir
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,10 +52,8 @@ _COLUMNS = (
     Spec("A (us)", "a_us", number, numeric=True),
     Spec("B (us)", "b_us", number, numeric=True),
     Spec("Change", "change", percentage, numeric=True),
-    Spec("From", "low", percentage, numeric=True),
-    Spec("To", "high", percentage, numeric=True),
+    Spec("Interval", "interval", numeric=True),
     Spec("Lost rank-seconds", "lost_rank_seconds", number, numeric=True),
-    Spec("q", "q", number, numeric=True),
     Spec("Why, and where", "notes"),
 )
 
@@ -63,7 +61,7 @@ _COLUMNS = (
 def render_comparison(comparison: Comparison, settings: Settings) -> Path:
     """Write the page of a comparison that somebody asked for below `reports/comparisons`, and return its path."""
     name = run_id(f"{comparison.b.name} against {comparison.a.name}")
-    path = settings.reports_dir / "comparisons" / f"{name}.html"
+    path = settings.reports_dir / COMPARISONS / f"{name}.html"
     write_text(comparison_html(comparison), path)
     return path
 
@@ -163,7 +161,13 @@ def _kernels(comparison: Comparison) -> SectionView:
         if measure
     ]
     rows = [
-        {"kernel": label, "measure": name, **measure.to_json(), "notes": "; ".join(notes_of(measure))}
+        {
+            "kernel": label,
+            "measure": name,
+            **measure.to_json(),
+            "interval": change_words(measure)[1],
+            "notes": "; ".join(notes_of(measure)),
+        }
         for label, name, measure in (*whole, *measures)
     ]
     caveats = []
@@ -183,7 +187,7 @@ def _kernels(comparison: Comparison) -> SectionView:
             "Transfer is the time of the last rank to arrive: it depends on the network, NCCL and the driver. Waiting "
             "is what the others spend beyond it: it depends on computation and stragglers, and its change is relative "
             "to the whole time. A line is a 95 % interval over runs, or over time blocks of one; changes between "
-            "the dashed lines don't count. `q` is corrected for the number of kernels."
+            "the dashed lines don't count."
         ),
         caveats=tuple(caveats),
         figures=_figures(whole, measures, comparison.margin),
@@ -223,8 +227,9 @@ def draw_intervals(name: str, rows: Sequence[tuple[str, str, Measure]], margin: 
             colour = VERDICT_COLOURS[measure.verdict]
             axes.plot([low, high], [position, position], color=colour, linewidth=2, solid_capstyle="butt")
             axes.plot([middle], [position], "o", color=colour, markersize=5)
-        for border in (-margin, margin):
-            axes.axvline(border, color=INK, linewidth=0.7, linestyle=(0, (3, 3)))
+            # Only as high as the dot: names and numbers stand above it.
+            borders = [-margin, margin]
+            axes.vlines(borders, position - 0.22, position + 0.22, color=INK, linewidth=0.7, linestyle=(0, (2, 2)))
         title_rows(
             axes,
             [shorten(label, _LABEL_CHARACTERS) for label, _, _ in known],

@@ -143,7 +143,8 @@ def sync_files(paths: Iterable[Path], root: Path) -> None:
 def file_lock(path: Path) -> FileLock:
     """A lock that whoever may write to the directory can take: it has the directory's permissions. A thread that holds
     it may take it again."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
         remove(path)
     return FileLock(path, mode=path.parent.stat().st_mode & 0o666 | 0o600, is_singleton=True)

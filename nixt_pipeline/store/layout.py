@@ -15,6 +15,8 @@ from nixt_pipeline.settings import Settings
 
 MANIFEST = "manifest.json"
 INVENTORY = "inventory.json"
+# Below the reports, beside those of the runs.
+COMPARISONS = "comparisons"
 # Tables that workers write in parts; every other table is one file.
 PARTED_TABLES = ("events", "channels")
 # Tables of a generation that are computed after it was published.
@@ -65,6 +67,20 @@ def derived_files(settings: Settings, run: str, generation: Path) -> list[Path]:
     results = settings.data_dir / "results"
     # The id of another run may begin with this one and a dot.
     return tables + sorted(path for form in ("parquet", "json") for path in results.glob(f"*/run={run}.{form}"))
+
+
+def directories(settings: Settings) -> list[Path]:
+    """Every directory of the store and of the reports, as far as the names of its runs tell: those that are not made
+    yet among them, and whatever is in the place of one."""
+    store, results, reports = settings.data_dir / "store", settings.data_dir / "results", settings.reports_dir
+    runs = sorted(store.glob("run=*"))
+    generations = [generation for run in runs for generation in sorted(run.glob("gen-*"))]
+    names = [run.name.removeprefix("run=") for run in runs]
+    return [
+        store, *runs, *generations, *(generation / table for generation in generations for table in PARTED_TABLES),
+        results, *sorted(path for path in results.glob("*") if not path.suffix),
+        reports, reports / COMPARISONS, *(reports / name / folder for name in names for folder in ("", "data")),
+    ]  # fmt: skip
 
 
 def report_dir(settings: Settings, run: str) -> Path:

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from nixt_pipeline.errors import DamagedError, NixtError
+from nixt_pipeline.errors import DamagedError, NixtError, StorageError
+from nixt_pipeline.obstacles import misplaced, obstacle
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import write_text
+from nixt_pipeline.store.reading import warn_once
 from nixt_pipeline.store.seals import Seal
 
 SCHEMA_VERSION = 2
@@ -86,11 +88,15 @@ def read_manifest(settings: Settings, run: str) -> Manifest:
             )
         return _MANIFEST.validate_python(content)
     except FileNotFoundError:
+        if what := obstacle(path.parent):
+            raise DamagedError(f"run {run}: {what}") from None
         known = _names(published_runs(settings))
         raise UnknownRunError(f"no run {run!r} in {settings.data_dir.absolute()}; known runs: {known}") from None
     except PermissionError as error:
         raise damaged(run, path, f"cannot be read ({error.strerror})") from error
     except (OSError, ValueError, TypeError, KeyError) as error:
+        if what := obstacle(path.parent):
+            raise DamagedError(f"run {run}: {what}") from error
         raise damaged(run, path, "is not a manifest") from error
 
 
@@ -109,6 +115,12 @@ def _names(runs: list[str]) -> str:
 
 
 def published_runs(settings: Settings) -> list[str]:
-    """Ids of all published runs, sorted."""
-    manifests = (settings.data_dir / "store").glob(f"run=*/{layout.MANIFEST}")
+    """Ids of all published runs, sorted. Raises `StorageError` when the store cannot be listed; where something else is
+    in the place of a run, it says so and leaves it out."""
+    store = settings.data_dir / "store"
+    for what in misplaced([store]).values():
+        raise StorageError(what)
+    for place in (path for path in store.glob("run=*") if not path.is_dir()):
+        warn_once(obstacle(place))
+    manifests = store.glob(f"run=*/{layout.MANIFEST}")
     return sorted(path.parent.name.removeprefix("run=") for path in manifests)

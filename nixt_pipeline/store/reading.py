@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nixt_pipeline.errors import DamagedError
+from nixt_pipeline.obstacles import obstacle
 
 log = logging.getLogger(__name__)
 _Content = TypeVar("_Content")
@@ -56,6 +57,9 @@ def read_json(path: Path, shape: Callable[[Any], _Content], remedy: str) -> _Con
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        if what := obstacle(path.parent):
+            warn_once(what)
+            return None
         warn_once(f"{path} is damaged ({_first_line(error)}); {remedy}")
         return None
 

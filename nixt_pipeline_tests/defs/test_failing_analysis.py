@@ -1,4 +1,4 @@
-"""A failing analysis and what is made of it by a real `dagster job execute`."""
+"""Analyses that fail or give a wrong result, and what is made of the rest by a real `dagster job execute`."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline_tests.defs.conftest import RUN, drop_job
 
-# A code location in which two analyses have a defect, and a third one a figure that cannot be drawn.
+# A code location in which two analyses fail, one counts everything twice, and one has a figure that cannot be drawn.
 _BROKEN = """
 from nixt_pipeline.analysis import ANALYSES
 from nixt_pipeline.defs import analyses
@@ -24,6 +24,8 @@ for analysis in ANALYSES:
     if analysis.name in ("hot_kernels", "run_kernels"):
         object.__setattr__(analysis, "sql", "SELECT error('planted')")
         object.__setattr__(analysis, "shares", None)
+    if analysis.name == "coverage":
+        object.__setattr__(analysis, "sql", f"FROM ({analysis.sql}) UNION ALL FROM ({analysis.sql})")
 analyses.pictures = lambda: {"summary_histogram": lambda table: 1 / 0}
 
 from nixt_pipeline.definitions import defs
@@ -31,7 +33,7 @@ from nixt_pipeline.definitions import defs
 
 
 @pytest.mark.slow
-def test_a_failing_analysis_is_told_and_the_report_is_made(
+def test_what_is_missing_is_told_and_the_report_is_made_of_the_rest(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
@@ -55,8 +57,11 @@ def test_a_failing_analysis_is_told_and_the_report_is_made(
     assert done.returncode == 0, done.stderr[-4000:]
 
     page = (layout.report_dir(settings, RUN) / "index.html").read_text(encoding="utf-8")
-    assert page.count("<strong>Not computed.</strong>") == 1
+    # hot_kernels and coverage; run_kernels is no section of the report.
+    assert page.count("<strong>Not computed.</strong>") == 2
     assert "planted" in page
+    assert "every_row_is_one_group: " in page
+    assert not layout.results_path(settings, "coverage", RUN).exists()
     assert 'id="payload"' in page
     with dg.DagsterInstance.from_config(str(home)) as instance:
         (run,) = instance.get_run_ids()
@@ -70,4 +75,7 @@ def test_a_failing_analysis_is_told_and_the_report_is_made(
         for check in checks
         if not check.passed and check.severity == dg.AssetCheckSeverity.ERROR
     }
-    assert errors == {(name, "the_analysis_could_be_computed") for name in ("hot_kernels", "run_kernels")}
+    assert errors == {
+        *((name, "the_analysis_could_be_computed") for name in ("hot_kernels", "run_kernels")),
+        ("coverage", "every_row_is_one_group"),
+    }

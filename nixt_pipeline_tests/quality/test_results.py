@@ -6,7 +6,7 @@ import pytest
 from nixt_pipeline.analysis import ANALYSES, analysis_named
 from nixt_pipeline.analysis.base import Counted
 from nixt_pipeline.inspector.taxonomy import schema
-from nixt_pipeline.quality.results import captured_enough, judge_result, result_rules
+from nixt_pipeline.quality.results import captured_enough, error_in, judge_failure, judge_result, result_rules
 from nixt_pipeline.settings import Thresholds
 
 NAMES = [analysis.name for analysis in ANALYSES]
@@ -54,6 +54,21 @@ def test_a_group_that_appears_twice_is_found(analysis: str) -> None:
 @pytest.mark.parametrize("analysis", [item.name for item in ANALYSES if item.adds_up_to])
 def test_a_record_that_was_lost_is_found(analysis: str) -> None:
     assert failing(analysis, key_row(analysis) | {"records": 9}) == {"every_record_is_counted_once"}
+
+
+def test_a_wrong_result_is_withheld_with_the_rule_that_it_breaks() -> None:
+    analysis = analysis_named("hot_kernels")
+    half = key_row("hot_kernels") | {"records": 5}
+    assert error_in(analysis, table("hot_kernels", half | {"records": 10}), STORED, Thresholds()) == ""
+    error = error_in(analysis, table("hot_kernels", half, half), STORED, Thresholds())
+    assert error.startswith("every_row_is_one_group: ")
+    failed = {verdict.rule: verdict.summary for verdict in judge_failure(analysis, error) if not verdict.passed}
+    assert failed == {"every_row_is_one_group": error}
+
+
+def test_a_log_that_captured_too_little_is_no_error_of_the_result() -> None:
+    rare = key_row("coverage") | {"records": 10, "capture_rate": 0.1}
+    assert error_in(analysis_named("coverage"), table("coverage", rare), STORED, Thresholds()) == ""
 
 
 @pytest.mark.parametrize(("analysis", "share"), [(item.name, share) for item in ANALYSES for share in item.fractions])

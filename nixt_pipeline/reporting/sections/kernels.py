@@ -148,7 +148,7 @@ def kernels_section(_content: RunContent, table: pa.Table) -> SectionView:
     """The share of the bytes of each hot kernel, its bandwidth and time, and a table."""
     data = kernel_bars(table)
     rows = first_rows(table, SHOWN_ROWS, ("rank_by_bytes", "ascending"))
-    columns = (
+    payload = (
         Spec("Rank", "rank_by_bytes", count, numeric=True),
         Spec("Kernel", "label"),
         Spec("Records", "records", count, numeric=True),
@@ -156,6 +156,13 @@ def kernels_section(_content: RunContent, table: pa.Table) -> SectionView:
         Spec("Share", "share_of_payload", percent, numeric=True),
         Spec("Cumulative", "cumulative_share_of_payload", percent, numeric=True),
         Spec("Share of rank time", "share_of_rank_time", percent, numeric=True),
+        Spec("Capture rate", "capture_rate", percent, numeric=True),
+        Spec("Hosts", "hosts", count, numeric=True),
+    )
+    # A table of all columns would be wider than most screens.
+    times = (
+        Spec("Rank", "rank_by_bytes", count, numeric=True),
+        Spec("Kernel", "label"),
         Spec("Bandwidth p10, GB/s", "busbw_p10_gbs", gbs, numeric=True),
         Spec("p50", "busbw_p50_gbs", gbs, numeric=True),
         Spec("p90", "busbw_p90_gbs", gbs, numeric=True),
@@ -164,8 +171,6 @@ def kernels_section(_content: RunContent, table: pa.Table) -> SectionView:
         Spec("Time p50", "exec_time_p50_us", duration, numeric=True),
         Spec("Time p99", "exec_time_p99_us", duration, numeric=True),
         Spec("Time waited", "wait_us", duration, numeric=True),
-        Spec("Capture rate", "capture_rate", percent, numeric=True),
-        Spec("Hosts", "hosts", count, numeric=True),
     )
     drawn: tuple[FigureView, ...] = ()
     if data.kernels:
@@ -196,10 +201,11 @@ def kernels_section(_content: RunContent, table: pa.Table) -> SectionView:
         table_view(
             "Hot kernels by observed payload",
             rows,
-            columns,
+            payload,
             total=table.num_rows,
             source="hot_kernels",
             anchor_of=kernel_anchor,
         ),
+        table_view("Bandwidth and time of the same kernels", rows, times, total=table.num_rows, source="hot_kernels"),
     )
     return SectionView("", "", notes=notes, figures=drawn, tables=tables)
