@@ -29,7 +29,8 @@ SELECT
     count(*) AS records,
     count(*) FILTER (kind = 'p2p') AS records_p2p,
     min(dump_timestamp_us) FILTER (dump_timestamp_us BETWEEN $earliest AND $latest) AS first_dump_us,
-    max(dump_timestamp_us) FILTER (dump_timestamp_us BETWEEN $earliest AND $latest) AS last_dump_us
+    max(dump_timestamp_us) FILTER (dump_timestamp_us BETWEEN $earliest AND $latest) AS last_dump_us,
+    list(DISTINCT file_id) AS files
 FROM read_parquet($parts)
 GROUP BY ALL
 ORDER BY ALL
@@ -125,6 +126,7 @@ def write_membership(generation: Path, run: str, settings: Settings) -> int:
     of incarnations."""
     written = _presence(generation, settings)
     columns = written.to_pydict()
+    directories = _directories(columns.pop("files", []), generation)
     as_written = list(zip(*(columns[name] for name in _KEY), strict=True))
     common = one_identity(map(Seat, as_written, columns["rank"]))
     keys = [common.get(key, key) for key in as_written]
@@ -133,7 +135,10 @@ def write_membership(generation: Path, run: str, settings: Settings) -> int:
     machines = _machines(generation, seats, common, settings)
     processes = [(machines.get(seat, process[0]), process[1]) for seat, process in zip(seats, named, strict=True)]
     times = zip(columns["first_dump_us"], columns["last_dump_us"], strict=True)
-    presences = [Presence(key, process, *time) for key, process, time in zip(keys, processes, times, strict=True)]
+    presences = [
+        Presence(key, process, *time, held)
+        for key, process, time, held in zip(keys, processes, times, directories, strict=True)
+    ]
     incarnation = number_incarnations(presences, settings.thresholds.ingest.incarnation_gap_us)
     places = _places(generation, seats, processes, common, incarnation, settings)
     names = [process_name(*process, place) for process, place in zip(processes, places, strict=True)]
@@ -152,6 +157,13 @@ def write_membership(generation: Path, run: str, settings: Settings) -> int:
     if common or machines or any(places):
         _write_identities(generation, written, table, [place is None or place.certain for place in places])
     return max(incarnation.values(), default=1)
+
+
+def _directories(files: list[list[int]], generation: Path) -> list[frozenset[str]]:
+    """The directories of some lists of files."""
+    table = read_table(generation / "files.parquet").select(["file_id", "path"]).to_pydict()
+    of_file = {number: str(Path(path).parent) for number, path in zip(table["file_id"], table["path"], strict=True)}
+    return [frozenset(of_file[number] for number in own) for own in files]
 
 
 def process_name(hostname: str | None, pid: int | None, place: Place | None = None) -> str | None:

@@ -6,7 +6,8 @@ What shares neither and ran side by side from the first to the last record is on
 communicators were recorded has the same shape; the diagnosis concludes nothing from one such part about another.
 A process id that is used again much later, with other communicators, is another process. So is one that is used again
 after a shorter pause over which no communicator lasts, by a job with communicators of the same sizes: a job that is
-started again in containers has the process ids that it had.
+started again in containers has the process ids that it had. What one process id wrote into other directories, where no
+communicator is in both, was written by another process, however short the pause.
 """
 
 from collections import defaultdict
@@ -29,12 +30,14 @@ _ONE_PASS_US = 100_000
 
 @dataclass(frozen=True)
 class Presence:
-    """One process's records of one communicator; times are plausible Unix microseconds, None when it has none."""
+    """One process's records of one communicator, and the directories of the files that have them; times are plausible
+    Unix microseconds, None when it has none."""
 
     communicator: Communicator
     process: Process
     first_us: int | None
     last_us: int | None
+    directories: frozenset[str] = frozenset()
 
 
 def number_incarnations(presences: list[Presence], gap_us: int) -> dict[Communicator, int]:
@@ -46,8 +49,9 @@ def number_incarnations(presences: list[Presence], gap_us: int) -> dict[Communic
         groups.find(presence.communicator)
         by_process[presence.process].append(presence)
     for of_process in by_process.values():
-        for earlier, later in _neighbours(of_process, gap_us):
-            groups.join(earlier.communicator, later.communicator)
+        for together in _by_directory(of_process):
+            for earlier, later in _neighbours(together, gap_us):
+                groups.join(earlier.communicator, later.communicator)
     members: dict[Communicator, dict[Communicator, list[int]]] = defaultdict(lambda: defaultdict(list))
     for presence in presences:
         times = [time for time in (presence.first_us, presence.last_us) if time is not None]
@@ -59,6 +63,19 @@ def number_incarnations(presences: list[Presence], gap_us: int) -> dict[Communic
             spans[part_of[comm]].extend(times)
     launch = _number_by_time(spans)
     return {comm: launch[part] for comm, part in part_of.items()}
+
+
+def _by_directory(presences: list[Presence]) -> list[list[Presence]]:
+    """What one process id did, divided where no communicator is in the directories of both sides: a log that goes on in
+    another directory goes on with its communicators."""
+    joined: DisjointSets[str] = DisjointSets()
+    for presence in presences:
+        for directory in presence.directories:
+            joined.join(min(presence.directories), directory)
+    parts: dict[str | None, list[Presence]] = defaultdict(list)
+    for presence in presences:
+        parts[joined.find(min(presence.directories)) if presence.directories else None].append(presence)
+    return list(parts.values())
 
 
 def _started_again(times: Mapping[Communicator, list[int]]) -> list[list[Communicator]]:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from nixt_pipeline.store.incarnations import Communicator, Presence, number_incarnations
 
 HOUR = 3_600_000_000
@@ -6,6 +8,10 @@ GAP = 600_000_000
 
 def at(comm: str, process: str, first: int | None, last: int | None = None, n_ranks: int = 2) -> Presence:
     return Presence((comm, None, n_ranks, 1), (process, 1), first, first if last is None else last)
+
+
+def within(presence: Presence, *directories: str) -> Presence:
+    return replace(presence, directories=frozenset(directories))
 
 
 def numbers(*presences: Presence) -> dict[str, int]:
@@ -110,3 +116,15 @@ def test_the_barrier_of_a_start_up_is_of_the_same_launch_as_the_training() -> No
     presences = [Presence(barrier, ("a", 1), 0, 0)]
     presences += [Presence(comm, ("a", 1), 60_000_000, 130_000_000) for comm in (world, tensor)]
     assert set(number_incarnations(presences, 600_000_000).values()) == {1}
+
+
+def test_one_process_id_in_directories_without_a_common_communicator_is_several_processes() -> None:
+    # Within the pause of a job that is not started again, and of other sizes.
+    first, second = at("first", "a", 0, HOUR), at("second", "a", HOUR + 1, 2 * HOUR)
+    third = at("third", "a", 2 * HOUR + 1, 3 * HOUR, n_ranks=1)
+    launches = numbers(within(first, "1"), within(second, "2"), within(third, "3"))
+    assert launches == {"first": 1, "second": 2, "third": 3}
+    # A log that goes on in another directory has a communicator in both.
+    assert numbers(within(first, "1"), within(second, "1", "2"), within(third, "2")) == dict.fromkeys(
+        ("first", "second", "third"), 1
+    )
