@@ -48,7 +48,7 @@ LONGEST_AFTER_STEP_S = 0.02
 def contents(settings: Settings) -> dict[str, object] | None:
     """Rows and a hash of each table as a reader sees them now; None before the first publication."""
     try:
-        con = catalog.open_run(settings, RUN)
+        con = catalog.open_run(RUN, settings)
     except UnknownRunError:
         return None
     with con:

@@ -251,7 +251,7 @@ def diagnosed(directory: Path, settings: Settings, analysed: bool, report: bool)
     """The diagnosis, as JSON, of the job in `directory`, after its analyses where they are wanted."""
     run = nixt.ingest_run(directory, settings).run
     build_cells(run, settings)
-    with catalog.open_run(settings, run) as con:
+    with catalog.open_run(run, settings) as con:
         for analysis in ANALYSES if analysed else ():
             result = compute(analysis, con, settings)
             if report:

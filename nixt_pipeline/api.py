@@ -236,4 +236,4 @@ class Run:
 def open_run(run: str, settings: Settings | None = None) -> Run:
     """Open an ingested run for reading. Raises `UnknownRunError`, whose message lists the stored runs."""
     settings = settings or load_settings()
-    return Run(read_manifest(settings, run), catalog.open_run(settings, run), settings)
+    return Run(read_manifest(settings, run), catalog.open_run(run, settings), settings)

@@ -74,7 +74,7 @@ def analyse(run: str, settings: Settings, progress: StepProgress | None = None) 
 
     started("collective_cells")
     build_cells(run, settings)
-    con = catalog.open_run(settings, run)
+    con = catalog.open_run(run, settings)
     try:
         for analysis in ANALYSES:
             started(analysis.name)
@@ -83,7 +83,7 @@ def analyse(run: str, settings: Settings, progress: StepProgress | None = None) 
                 attempts.failed.append(result)
                 # After an internal error, DuckDB refuses everything else on the same connection.
                 con.close()
-                con = catalog.open_run(settings, run)
+                con = catalog.open_run(run, settings)
     finally:
         con.close()
     started("findings")

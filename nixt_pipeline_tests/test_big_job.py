@@ -26,7 +26,7 @@ def test_whole_groups_complete_their_collectives(tmp_path: Path, settings: Setti
     write_big_job(tmp_path / "logs", 1600, files=16)
     ingest(tmp_path / "logs", "big", settings)
     build_cells("big", settings)
-    with catalog.open_run(settings, "big") as con:
+    with catalog.open_run("big", settings) as con:
         [(complete, incomplete)] = con.sql(
             "SELECT count(*) FILTER (complete), count(*) FILTER (NOT complete) FROM cells WHERE n_ranks = 8"
         ).fetchall()

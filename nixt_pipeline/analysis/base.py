@@ -214,7 +214,7 @@ def materialise(
     the query. Raises `UnknownRunError`, and `EventsDroppedError` for a run that has only its results left.
     """
     require_events(run, settings)
-    with nullcontext(con) if con else catalog.open_run(settings, run) as connection:
+    with nullcontext(con) if con else catalog.open_run(run, settings) as connection:
         table = compute(analysis, connection, settings)
     write_result(table, analysis.name, run, settings)
     return table

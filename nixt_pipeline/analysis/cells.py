@@ -285,7 +285,7 @@ def provide_cells(con: duckdb.DuckDBPyConnection, run: str, settings: Settings) 
     """Give a connection of `open_run` the run's cells where they are not stored: for readers who may not store them."""
     if layout.table_files(read_manifest(settings, run).directory(settings), "cells"):
         return
-    with catalog.open_run(settings, run) as other:
+    with catalog.open_run(run, settings) as other:
         batches = [batch.cast(schema(CELL_COLUMNS)) for batch in cell_batches(other)]
         computed = pa.Table.from_batches(batches, schema(CELL_COLUMNS))  # noqa: F841 (in the SQL)
     con.execute(f"DROP VIEW cells; CREATE TABLE cells AS {catalog.with_keys('cells', 'computed')}")
@@ -303,7 +303,7 @@ def build_cells(run: str, settings: Settings) -> int:
     discard_damaged_results(manifest, settings)
     generation = manifest.directory(settings)
     kernel_times, cells = (generation / f"{table}.parquet" for table in ("kernel_times", "cells"))
-    with catalog.open_run(settings, run) as con:
+    with catalog.open_run(run, settings) as con:
         build_kernel_times(con, generation, noting(settings, run, kernel_times))
-    with catalog.open_run(settings, run) as con:
+    with catalog.open_run(run, settings) as con:
         return write_batches(cell_batches(con), schema(CELL_COLUMNS), cells, noting(settings, run, cells))

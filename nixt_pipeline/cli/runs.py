@@ -129,7 +129,7 @@ def sql(settings: Settings, query: str, run: str | None, output_format: str) -> 
     store.
     """
     with input_errors():
-        con = catalog.open_run(settings, run) if run else catalog.open_store(settings)
+        con = catalog.open_run(run, settings) if run else catalog.open_store(settings)
         try:
             result = con.execute(query)
             names = [column[0] for column in result.description or []]

@@ -110,7 +110,7 @@ def analysis_checks(analysis: Analysis) -> dg.AssetChecksDefinition:
         if (error := noted_error(analysis.name, run, settings)) is not None:
             yield from judge_failure(analysis, error)
             return
-        with closing(catalog.open_run(settings, run)) as con:
+        with closing(catalog.open_run(run, settings)) as con:
             result, stored = con.table(analysis.name).to_arrow_table(), _stored(con)
         yield from judge_result(analysis, result, stored, settings.thresholds)
 

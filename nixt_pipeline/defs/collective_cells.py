@@ -50,7 +50,7 @@ def collective_cells(
 
 
 def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
-    with closing(catalog.open_run(settings, run)) as con:
+    with closing(catalog.open_run(run, settings)) as con:
         yield from judge_cells(cell_profile(con), settings.thresholds)
 
 

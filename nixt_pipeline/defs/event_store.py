@@ -72,7 +72,7 @@ def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
     files = layout.table_files(read_manifest(settings, run).directory(settings), "events")
     yield judge_columns(files, EVENT_COLUMNS)
     yield judge_rows(files, validated_summary(run, settings).records["stored"])
-    with closing(catalog.open_run(settings, run)) as con:
+    with closing(catalog.open_run(run, settings)) as con:
         yield from judge_values(run_profile(con, settings), settings.thresholds)
 
 

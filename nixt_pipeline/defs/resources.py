@@ -55,7 +55,7 @@ class StoreDuckDB(DuckDBResource):
         """
         if self.database != ":memory:" or self.connection_config:
             raise ValueError("StoreDuckDB is always in memory, with the limits of the settings; configure those")
-        with closing(catalog.open_run(self.settings, run) if run else catalog.open_store(self.settings)) as con:
+        with closing(catalog.open_run(run, self.settings) if run else catalog.open_store(self.settings)) as con:
             yield con
 
 

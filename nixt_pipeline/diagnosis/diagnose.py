@@ -75,7 +75,7 @@ class _Told:
 
 def diagnose(run: str, settings: Settings, attempts: Attempts | None = None) -> Diagnosis:
     """Diagnose a stored run; cells that are not stored are computed. Raises `UnknownRunError`."""
-    with closing(catalog.open_run(settings, run)) as con:
+    with closing(catalog.open_run(run, settings)) as con:
         provide_cells(con, run, settings)
         return diagnose_views(con, run, settings, attempts)
 

@@ -143,7 +143,7 @@ def load_content(run: str, settings: Settings) -> RunContent:
     manifest = read_manifest(settings, run)
     results = [*(analysis.name for analysis in REPORTED), "findings"]
     computed = [name for name in results if layout.results_path(settings, name, run).exists()]
-    with catalog.open_run(settings, run) as con:
+    with catalog.open_run(run, settings) as con:
         con.execute(
             "SET preserve_insertion_order = true"
         )  # the results' own order, so that equal input gives equal pages

@@ -149,7 +149,7 @@ def connect(settings: Settings, database: Path | None = None) -> duckdb.DuckDBPy
     return con
 
 
-def open_run(settings: Settings, run: str) -> duckdb.DuckDBPyConnection:
+def open_run(run: str, settings: Settings) -> duckdb.DuckDBPyConnection:
     """An in-memory connection whose views show one run. Raises `UnknownRunError`, and `DamagedError` when a file of the
     run cannot be used."""
     manifest = read_manifest(settings, run)

@@ -1,9 +1,9 @@
 """From a dump directory to a published run, in four stages that each can be killed and run again.
 
-    take_inventory      which files there are                    -> inventory.json validate_records    decode them, each
-    byte once              -> <generation>/events, channels, rejects, files, membership type_events         who wrote
-    what, in which role            -> <generation>/communicators, processes, hosts publish_run         make the
-    generation the one readers see  -> manifest.json, catalog.duckdb
+- `take_inventory`: which files there are -> inventory.json
+- `validate_records`: decode them, each byte once -> <generation>/events, channels, rejects, files, membership
+- `type_events`: who wrote what, in which role -> <generation>/communicators, processes, hosts
+- `publish_run`: make the generation the one readers see -> manifest.json, catalog.duckdb
 
 A generation is the result for one state of the input. Files that have not changed since the published generation are
 not read again: their rows are taken over.

@@ -61,7 +61,7 @@ class StoredRun:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.con: duckdb.DuckDBPyConnection = catalog.open_run(settings, RUN)
+        self.con: duckdb.DuckDBPyConnection = catalog.open_run(RUN, settings)
 
     def result(self, analysis: str) -> list[Row]:
         """The rows of an analysis."""

@@ -48,7 +48,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[duckdb.Duc
     settings = load_settings(data_dir=tmp_path_factory.mktemp("data"), workers=1)
     ingest(JOB, "job", settings)
     build_cells("job", settings)
-    with catalog.open_run(settings, "job") as con:
+    with catalog.open_run("job", settings) as con:
         yield con, settings
 
 

@@ -130,7 +130,7 @@ def test_a_run_without_its_events_stays_usable(settings: Settings) -> None:
     drop_job(settings, "old", lines=50)
     summary = ingest_run(settings.landing_dir / "old", settings)
     assert summary.records["stored"] == 100
-    with catalog.open_run(settings, "old") as con:
+    with catalog.open_run("old", settings) as con:
         assert con.sql("SELECT count(*) FROM events").fetchall() == [(100,)]
 
 

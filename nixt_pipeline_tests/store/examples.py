@@ -16,7 +16,7 @@ def take_in(directory: Path, settings: Settings) -> IngestSummary:
 
 
 def query(settings: Settings, sql: str) -> list[Any]:
-    with catalog.open_run(settings, "run") as con:
+    with catalog.open_run("run", settings) as con:
         return con.execute(sql).fetchall()
 
 

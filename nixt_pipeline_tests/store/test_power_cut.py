@@ -64,7 +64,7 @@ def disk(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def count(settings: Settings) -> int:
-    with catalog.open_run(settings, "run") as con:
+    with catalog.open_run("run", settings) as con:
         [(records,)] = con.sql("SELECT count(*) FROM events JOIN processes USING (run, hostname, pid)").fetchall()
     return int(records)
 

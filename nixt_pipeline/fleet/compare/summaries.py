@@ -180,7 +180,7 @@ def load_summary(run: str, settings: Settings) -> RunSummary:
 
 def _compute_kernels(run: str, settings: Settings) -> pa.Table:
     require_events(run, settings)
-    with catalog.open_run(settings, run) as con:
+    with catalog.open_run(run, settings) as con:
         provide_cells(con, run, settings)
         return compute(RUN_KERNELS, con, settings)
 

@@ -22,7 +22,7 @@ from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 def measured(directory: Path, settings: Settings) -> Recorded:
     run = ingest_run(directory, settings).run
     build_cells(run, settings)
-    with closing(catalog.open_run(settings, run)) as con:
+    with closing(catalog.open_run(run, settings)) as con:
         return measure(order_replays(con), Thresholds())
 
 

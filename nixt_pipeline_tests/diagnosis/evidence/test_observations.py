@@ -24,7 +24,7 @@ A, B = ("node-1", 1), ("node-2", 2)
 def observed(directory: Path, settings: Settings) -> Observations:
     run = ingest_run(directory, settings).run
     build_cells(run, settings)
-    with closing(catalog.open_run(settings, run)) as con:
+    with closing(catalog.open_run(run, settings)) as con:
         return observe(cut_into_blocks(order_replays(con), 1), settings.thresholds)
 
 
