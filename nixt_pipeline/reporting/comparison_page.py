@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nixt_pipeline.fleet.compare import wording
 from nixt_pipeline.fleet.compare.comparison import Comparison, Measure
 from nixt_pipeline.fleet.compare.explanation import Explanation
-from nixt_pipeline.fleet.compare.wording import change_words, facts, headline, notes_of
+from nixt_pipeline.fleet.compare.wording import change_words, facts, headline, verdict_words
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.inspector.runs import run_id
 from nixt_pipeline.quantities import number, percent, plural
@@ -46,15 +46,14 @@ def percentage(change: float | None) -> str:
 
 _COLUMNS = (
     Spec("Kernel", "kernel"),
-    Spec("", "measure"),
-    Spec("Verdict", "verdict"),
+    Spec("Part", "measure"),
     Spec("Share", "share", percent, numeric=True),
     Spec("A (us)", "a_us", number, numeric=True),
     Spec("B (us)", "b_us", number, numeric=True),
     Spec("Change", "change", percentage, numeric=True),
     Spec("Interval", "interval", numeric=True),
     Spec("Lost rank-seconds", "lost_rank_seconds", number, numeric=True),
-    Spec("Why, and where", "notes"),
+    Spec("Verdict", "verdict"),
 )
 
 
@@ -166,7 +165,7 @@ def _kernels(comparison: Comparison) -> SectionView:
             "measure": name,
             **measure.to_json(),
             "interval": change_words(measure)[1],
-            "notes": "; ".join(notes_of(measure)),
+            "verdict": verdict_words(measure),
         }
         for label, name, measure in (*whole, *measures)
     ]

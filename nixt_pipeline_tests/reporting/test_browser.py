@@ -11,10 +11,15 @@ from typing import Any
 
 import pytest
 
+from nixt_pipeline.fleet.compare.compare import compare_sides
+from nixt_pipeline.fleet.compare.comparison import Comparison
+from nixt_pipeline.reporting.comparison_page import comparison_html
 from nixt_pipeline.reporting.downloads import report_json, write_downloads
 from nixt_pipeline.reporting.index import index_html, run_line
 from nixt_pipeline.reporting.report import report_html
+from nixt_pipeline.settings import Thresholds
 from nixt_pipeline.store.files import write_text
+from nixt_pipeline_tests.fleet.examples import Kernel, side, summary
 from nixt_pipeline_tests.reporting import examples
 
 CHROMIUM = shutil.which("chromium")
@@ -55,10 +60,22 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write_text(report_json(content), directory / "job-1" / "report.json")
     write_text(report_html(content), directory / "job-1" / "index.html")
     write_text(index_html(rows), directory / "index.html")
-    return {"report": directory / "job-1" / "index.html", "index": directory / "index.html"}
+    write_text(comparison_html(_comparison()), directory / "comparisons" / "b_against_a.html")
+    return {
+        "report": directory / "job-1" / "index.html",
+        "index": directory / "index.html",
+        "comparison": directory / "comparisons" / "b_against_a.html",
+    }
 
 
-@pytest.mark.parametrize("page", ["report", "index"])
+def _comparison() -> Comparison:
+    """Half of the communicators of a run became slower, on other hosts."""
+    before, after = (Kernel(groups=(("a b", 1.0), ("c d", factor))) for factor in (1.0, 15.0))
+    a, b = summary("a", (before,)), summary("b", (after,), seed=1, host_names=["e", "f", "g", "h"])
+    return compare_sides(side(a), side(b), Thresholds())
+
+
+@pytest.mark.parametrize("page", ["report", "index", "comparison"])
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (390, "dark"), (1280, "light"), (2560, "dark")])
 def test_a_page_opens_without_errors_requests_or_overflow(
     browser: Any, pages: dict[str, Path], page: str, width: int, scheme: str
@@ -79,9 +96,29 @@ def test_a_page_opens_without_errors_requests_or_overflow(
     tab.close()
 
 
+def test_no_table_is_cut_off_on_a_screen_of_usual_width(browser: Any, pages: dict[str, Path], tmp_path: Path) -> None:
+    # Names of usual lengths: a table is as wide as what is in it.
+    content = examples.content("job-1")
+    write_text(report_html(content), tmp_path / "index.html")
+    for page in (tmp_path / "index.html", pages["comparison"]):
+        tab = browser.new_page(viewport={"width": 1200, "height": 800})
+        tab.goto(page.as_uri())
+        wider = tab.locator(".scroll").evaluate_all(
+            "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.getAttribute('aria-label'))"
+        )
+        tab.close()
+        assert wider == []
+
+
 # All of a report in both schemes would take a quarter of the time of all browser tests.
 @pytest.mark.parametrize(
-    ("page", "scheme", "part"), [("report", "light", "body"), ("report", "dark", ".first"), ("index", "dark", "body")]
+    ("page", "scheme", "part"),
+    [
+        ("report", "light", "body"),
+        ("report", "dark", ".first"),
+        ("index", "dark", "body"),
+        ("comparison", "light", "body"),
+    ],
 )
 def test_axe_finds_nothing_that_keeps_anybody_out(
     browser: Any, pages: dict[str, Path], page: str, scheme: str, part: str

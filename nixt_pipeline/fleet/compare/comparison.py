@@ -57,7 +57,7 @@ class Measure:
             "b_us": round(self.b_us, 3),
             "share": round(self.share, 4),
             "share_b": round(self.share_b, 4),
-            "lost_rank_seconds": round(self.lost_s, 3),
+            "lost_rank_seconds": round(self.lost_s, 3) + 0.0,
             "cost_share": round(self.cost_share, 4),
             "communicators": self.location.to_json() if self.location else None,
             "change": None if e is None else round(e.change, 5),

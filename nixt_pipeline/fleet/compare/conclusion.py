@@ -137,8 +137,9 @@ def next_step(verdict: Change, where: Placement, explanation: Explanation | None
     """How to tell the hosts from the change; empty where there is nothing to be told apart."""
     if verdict not in ("slower-other-hosts", "faster-other-hosts"):
         return ""
-    if explanation and explanation.causes:
-        named = ", ".join(dict.fromkeys(cause.where for cause in explanation.causes))
+    hosts = dict.fromkeys(cause.where for cause in explanation.causes if cause.hosts) if explanation else ()
+    if explanation and hosts:
+        named = ", ".join(hosts)
         side, other = ("B", "A") if explanation.side == "b" else ("A", "B")
         return (
             f"Run {side} again without {named}, on the hosts of {other} if possible: what is left then is the change."

@@ -115,26 +115,22 @@ def percentage(change: float) -> str:
     return f"{round(100 * change, 1) + 0.0:+.1f}"
 
 
-def notes_of(measure: Measure) -> list[str]:
-    """Why a measure is judged as it is, and which communicators a change is in."""
+def verdict_words(measure: Measure) -> str:
+    """The verdict, why it is that one, and in which communicators a change is."""
     where = measure.location.words if measure.location else ""
-    return [note for note in (measure.reason, where) if note]
+    notes = "; ".join(note for note in (measure.reason, where) if note)
+    return f"{measure.verdict} ({notes})" if notes else measure.verdict
 
 
 def _two_rows(label: str, transfer: Measure, waiting: Measure) -> list[tuple[str, ...]]:
     return [
-        (label, "transfer", *_numbers(transfer), _verdict(transfer)),
-        ("", "waiting", *_numbers(waiting), _verdict(waiting)),
+        (label, "transfer", *_numbers(transfer), verdict_words(transfer)),
+        ("", "waiting", *_numbers(waiting), verdict_words(waiting)),
     ]
 
 
 def _numbers(measure: Measure) -> tuple[str, ...]:
     return (f"{100 * measure.share:.1f} %", f"{measure.a_us:,.1f}", f"{measure.b_us:,.1f}", *change_words(measure))
-
-
-def _verdict(measure: Measure) -> str:
-    notes = "; ".join(notes_of(measure))
-    return f"{measure.verdict} ({notes})" if notes else measure.verdict
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
