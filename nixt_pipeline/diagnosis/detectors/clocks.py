@@ -80,7 +80,8 @@ def without_steps(block: int, by_host: Mapping[str, int], steps: Iterable[ClockS
 
 def _is_seen(step: ClockStep, times: Sequence[WriteTimes], steps: Iterable[ClockStep]) -> bool:
     """Whether a host that was set wrote collectives at other times than those with whom it left them; true where it met
-    none of them. Who does its work in another order from some point on leaves them with the others all the same."""
+    none of them. Who does its work in another order from some point on leaves them with the others all the same, and
+    one whose log ends before theirs has none with them from then on."""
     others_set = [other for other in steps if other is not step]
     sides: tuple[list[float], list[float]] = ([], [])
     for block, set_by_host in times:
@@ -90,7 +91,9 @@ def _is_seen(step: ClockStep, times: Sequence[WriteTimes], steps: Iterable[Clock
         if own and others and block != step.block:
             sides[block > step.block].append(median(own) - median(others))
     before, after = sides
-    return not before or not after or abs(median(after) - median(before) - step.step_us) < abs(step.step_us) / 2
+    if not before or not after:
+        return not before and not after
+    return abs(median(after) - median(before) - step.step_us) < abs(step.step_us) / 2
 
 
 def host_clocks(times: Iterable[Mapping[str, int]]) -> dict[str, HostClock]:

@@ -304,7 +304,8 @@ ORDER BY ALL
 """
 
 # Of incomplete collectives, the one that came last may be missing: then the shortest time has waiting in it. Losses at
-# random leave some with it in each block; a plugin with one slot (of 2.28 and 2.29) may always lack it.
+# random leave some with it in each block; a plugin with one slot (of 2.28 and 2.29) may always lack it, and so do the
+# collectives after the end of somebody's log: all of these lack as many ranks, more than those before.
 # Of those functions and sizes that carry most bytes: sizes that never repeat have nothing to be compared with.
 TRANSFERS = """
 WITH operations AS (
@@ -314,7 +315,8 @@ WITH operations AS (
     GROUP BY coll, coll_msg_size_bytes
     ORDER BY sum(weight * coll_msg_size_bytes) DESC, coll, coll_msg_size_bytes
     LIMIT $operations
-)
+),
+seen AS (SELECT comm, max(ranks_seen) AS most_seen FROM blocked_cells GROUP BY comm)
 SELECT
     comm, coll, coll_msg_size_bytes AS size_bytes, block,
     coalesce(
@@ -322,9 +324,14 @@ SELECT
         min(min_exec_time_us) FILTER (ranks_seen > 1 AND NOT $one_slot)
     ) AS transfer_us,
     count(*) AS cells, sum(weight) AS stands_for
-FROM blocked_cells SEMI JOIN operations USING (coll, coll_msg_size_bytes)
+FROM blocked_cells JOIN seen USING (comm) SEMI JOIN operations USING (coll, coll_msg_size_bytes)
 GROUP BY comm, coll, coll_msg_size_bytes, block
-HAVING bool_or(complete) OR count(*) FILTER (ranks_seen > 1 AND NOT $one_slot) >= $least
+HAVING
+    bool_or(complete)
+    OR (
+        count(*) FILTER (ranks_seen > 1 AND NOT $one_slot) >= $least
+        AND (max(ranks_seen) > min(ranks_seen) OR max(ranks_seen) = max(most_seen))
+    )
 ORDER BY ALL
 """
 

@@ -130,3 +130,23 @@ def test_a_host_in_1970_is_told(tmp_path: Path, settings: Settings) -> None:
     late, clock = diagnosed(tmp_path / "job", settings, lambda _: -EPOCH_US + 5_000_000, waited_us=30_000).findings
     assert late.effect.cost_share == pytest.approx(0.3, rel=0.02)
     assert (clock.kind, clock.hosts) == ("clock-skew", ("tray-1",))
+
+
+def test_a_log_that_ends_before_the_others_is_no_clock_that_was_set(tmp_path: Path, settings: Settings) -> None:
+    # Two hosts with a pair of their own and a pair across, ten steps in a second; the log of the first ends 2 s early.
+    # A block of its own pair is shorter for that, so that its clock seems to lag more and more.
+    for host in (0, 1):
+        for slot in (0, 1):
+            pairs = [(f"0x{host}", slot, 1, 4), (f"0x{7 + slot}", host, 2, 1)]
+            lines = [
+                collective(
+                    sn=step * often + n, rank=rank, n_ranks=2, nnodes=nnodes, comm=comm, name=None,
+                    host=f"node-{host}", pid=slot, at_us=EPOCH_US + step * 100_000 + n * 10_000,
+                )
+                for step in range(60 + 20 * host)
+                for comm, rank, nnodes, often in pairs
+                for n in range(often)
+            ]  # fmt: skip
+            write_log(tmp_path / "job" / f"node-{host}-pid{slot}.log", *lines)
+    found = nixt.diagnose_run(nixt.ingest_run(tmp_path / "job", settings).run, settings).findings
+    assert [finding for finding in found if finding.kind == "clock-skew"] == []

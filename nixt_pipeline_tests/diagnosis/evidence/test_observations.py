@@ -140,3 +140,19 @@ def test_transfers_are_those_of_the_functions_and_sizes_that_carry_most_bytes() 
         """)
         found = con.sql(queries.TRANSFERS, params={"least": 2, "one_slot": False, "operations": 2}).fetchall()
     assert [row[2] for row in found] == [100, 300]
+
+
+def test_after_the_end_of_somebodys_log_the_shortest_time_is_no_transfer(tmp_path: Path, settings: Settings) -> None:
+    # The third, for which the two others wait, has records of the first half only. In the second half, each collective
+    # lacks it.
+    for rank, time_us in enumerate((300, 200, 100)):
+        lines = [
+            collective(
+                sn=n, rank=rank, n_ranks=3, nnodes=3, host=f"node-{rank}", time_us=time_us, at_us=EPOCH_US + n * 100_000
+            )
+            for n in range(80 if rank < 2 else 40)
+        ]
+        write_log(tmp_path / "job" / f"node-{rank}.log", *lines)
+    seen = observed(tmp_path / "job", settings)
+    assert {transfer.transfer_us for transfer in seen.transfers} == {100.0}
+    assert {transfer.block for transfer in seen.transfers} == set(range(seen.blocks // 2))
