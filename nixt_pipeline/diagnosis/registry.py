@@ -9,6 +9,7 @@ from nixt_pipeline.diagnosis.detectors.hangs import find_hangs
 from nixt_pipeline.diagnosis.detectors.imbalance import find_imbalance, find_turns
 from nixt_pipeline.diagnosis.detectors.late_ranks import find_late_ranks
 from nixt_pipeline.diagnosis.detectors.mismatch import find_mismatches
+from nixt_pipeline.diagnosis.detectors.stalls import find_stalls
 from nixt_pipeline.diagnosis.detectors.suspect import Suspect
 from nixt_pipeline.diagnosis.detectors.transfer import find_slow
 from nixt_pipeline.diagnosis.evidence.evidence import Evidence
@@ -19,6 +20,7 @@ from nixt_pipeline.diagnosis.wording.hangs import hang_findings
 from nixt_pipeline.diagnosis.wording.imbalance import imbalance_finding
 from nixt_pipeline.diagnosis.wording.late import late_finding
 from nixt_pipeline.diagnosis.wording.mismatches import mismatch_finding
+from nixt_pipeline.diagnosis.wording.stalls import stall_finding
 from nixt_pipeline.diagnosis.wording.transfers import transfer_findings
 from nixt_pipeline.settings import Thresholds
 
@@ -59,6 +61,11 @@ DETECTORS: tuple[Detector[Any], ...] = (
         "slow transfers",
         _from_seen(find_slow),
         lambda evidence, found, limits: transfer_findings(evidence.seen, found, limits),
+    ),
+    Detector(
+        "stalls of transfers",
+        find_stalls,
+        lambda evidence, found, limits: [stall_finding(evidence.seen, stalls, limits) for stalls in found],
     ),
     Detector(LATE, find_late_ranks, _told_one_by_one(late_finding)),
     Detector("uneven work", _from_seen(find_imbalance), _told_one_by_one(imbalance_finding), False, unless=LATE),

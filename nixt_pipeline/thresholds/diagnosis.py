@@ -203,3 +203,16 @@ class DiagnosisThresholds(Group):
         "share of the time blocks in which a healthy network is congested, unless the run itself shows more",
         "A judgement from congestion in shared fabrics: now and then.",
     )
+    stall_ratio: float = threshold(
+        10.0,
+        "a single collective that takes this many times as long as usual on all of its ranks stood still",
+        "Congestion takes twice or three times as long; a link that goes down takes a second or more.",
+    )
+    stall_floor_us: float = threshold(
+        100_000.0,
+        "unless that is less than this",
+        "InfiniBand and RoCE retry after some hundred milliseconds at the earliest.",
+    )
+    min_stalls: int = threshold(
+        2, "times that transfers must stand still to be told", "Once may be a switch that was replaced."
+    )

@@ -1,0 +1,60 @@
+"""Transfers that stood still now and then, in words."""
+
+from nixt_pipeline.diagnosis.detectors.stalls import Stalls
+from nixt_pipeline.diagnosis.evidence.observations import Observations
+from nixt_pipeline.diagnosis.evidence.processes import names_of
+from nixt_pipeline.diagnosis.findings import Effect, Finding, Level, severity_by_cost
+from nixt_pipeline.quantities import duration, listed, moment, plural
+from nixt_pipeline.settings import Thresholds
+
+# Times and names in a sentence.
+_SHOWN = 4
+
+
+def stall_finding(seen: Observations, stalls: Stalls, limits: Thresholds) -> Finding:
+    """The finding of stalls across machines, or inside of them."""
+    on = [process for process in stalls.processes if seen.machines.of[process] in stalls.machines]
+    hosts = tuple(sorted({process[0] for process in on}))
+    one = len(stalls.machines) == 1
+    level: Level = "host" if one else "fabric" if stalls.across else "communicator"
+    times = listed([moment(at_us) for at_us in stalls.moments], _SHOWN)
+    each = duration(stalls.lost_us / len(stalls.moments))
+    return Finding(
+        kind="fabric-slow" if level == "fabric" else "slow-transfer",
+        severity=severity_by_cost(stalls.cost_share, 1.0, limits.diagnosis.p1_transfer_ratio, limits),
+        level=level,
+        hosts=hosts,
+        processes=names_of(on) if one else (),
+        communicators=tuple(sorted({comm.id for comm in stalls.communicators})),
+        ambiguous=len(stalls.machines) > 1,
+        onset_us=stalls.moments[0],
+        until_us=stalls.moments[-1],
+        effect=Effect(stalls.cost_share, None, stalls.lost_us * len(stalls.processes) / 1e6),
+        evidence=(
+            f"Transfers {'between' if stalls.across else 'inside'} hosts stood still {len(stalls.moments)} times, for"
+            f" {each} on average, on {plural(len(stalls.communicators), 'communicator')}, and took as long as ever in"
+            f" between: {times}. That is {stalls.cost_share:.1%} of the time; all ranks of these collectives"
+            " were in them."
+        ),
+        counter_evidence=_but(stalls),
+        next_step=_NEXT_ACROSS if stalls.across else _NEXT_INSIDE,
+    )
+
+
+def _but(stalls: Stalls) -> str:
+    held_up = "A job that was suspended, or whose network proxy threads got no CPU, would look the same."
+    if len(stalls.machines) == 1:
+        return f"Every path that stood still has this host on it, and no path without a stall has. {held_up}"
+    if stalls.machines:
+        return f"No path goes around one of these {len(stalls.machines)} hosts: any of them may be it. {held_up}"
+    return f"The paths that stood still have no host in common that others do not have as well. {held_up}"
+
+
+_NEXT_ACROSS = (
+    "Look for link flaps and retransmissions at these times: `ibstat`, `perfquery` or `ethtool -S` on the hosts, port"
+    " and event logs of the switches, kernel logs (`mlx5`, `link down`), NCCL's IB timeout and retry settings."
+)
+_NEXT_INSIDE = (
+    "Look at these times for NVLink errors (`nvidia-smi nvlink -e`), Xid messages in the kernel log, fabric manager"
+    " logs, and whether something else used the GPUs."
+)
