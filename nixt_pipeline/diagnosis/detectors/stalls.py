@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from nixt_pipeline.diagnosis.detectors.suspect import Suspect
 from nixt_pipeline.diagnosis.detectors.transfer import Blame
 from nixt_pipeline.diagnosis.evidence.evidence import Evidence
-from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
+from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations, Span
 from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.diagnosis.evidence.stalls import Stall
 from nixt_pipeline.settings import Thresholds
@@ -24,11 +24,12 @@ _AS_LARGE = 8
 
 @dataclass(frozen=True)
 class Stalls(Suspect):
-    """At some `moments`, transfers of some communicators stood still, for `lost_us` in all, a share of the time.
+    """In some `moments` (when each began and ended, in Unix microseconds), transfers of some communicators stood still,
+    for `lost_us` in all: of the whole time the share `cost_share`.
     `machines` are on all of these paths, and on none that never stalled, where it is known: one of them, or what is
     between them. `across` machines, or inside of one."""
 
-    moments: tuple[int, ...]
+    moments: tuple[Span, ...]
     communicators: tuple[Communicator, ...]
     processes: tuple[Process, ...]
     machines: tuple[str, ...]
@@ -85,7 +86,10 @@ def _stalls(seen: Observations, stalls: Sequence[Stall], across: bool) -> Stalls
     cleared = frozenset[str]().union(*(_machines(seen, comm) for comm in others))
     machines = tuple(sorted(common - cleared))
     return Stalls(
-        moments=tuple(min(stall.at_us for stall in together) for together in moments),
+        moments=tuple(
+            (round(min(stall.at_us - stall.excess_us for stall in together)), together[-1].at_us)
+            for together in moments
+        ),
         communicators=comms,
         processes=tuple(sorted({member for comm in comms for member in comm.members})),
         machines=machines,

@@ -17,7 +17,8 @@ def stall_finding(seen: Observations, stalls: Stalls, limits: Thresholds) -> Fin
     hosts = tuple(sorted({process[0] for process in on}))
     one = len(stalls.machines) == 1
     level: Level = "host" if one else "fabric" if stalls.across else "communicator"
-    times = listed([moment(at_us) for at_us in stalls.moments], _SHOWN)
+    times = listed([moment(since_us) for since_us, _ in stalls.moments], _SHOWN)
+    onset_us, until_us = stalls.moments[0][0], stalls.moments[-1][1]
     each = duration(stalls.lost_us / len(stalls.moments))
     return Finding(
         kind="fabric-slow" if level == "fabric" else "slow-transfer",
@@ -27,14 +28,16 @@ def stall_finding(seen: Observations, stalls: Stalls, limits: Thresholds) -> Fin
         processes=names_of(on) if one else (),
         communicators=tuple(sorted({comm.id for comm in stalls.communicators})),
         ambiguous=len(stalls.machines) > 1,
-        onset_us=stalls.moments[0],
-        until_us=stalls.moments[-1],
-        effect=Effect(stalls.cost_share, None, stalls.lost_us * len(stalls.processes) / 1e6),
+        onset_us=onset_us,
+        until_us=until_us,
+        effect=Effect(
+            min(1.0, stalls.lost_us / (until_us - onset_us)), None, stalls.lost_us * len(stalls.processes) / 1e6
+        ),
         evidence=(
             f"Transfers {'between' if stalls.across else 'inside'} hosts stood still {len(stalls.moments)} times, for"
             f" {each} on average, on {plural(len(stalls.communicators), 'communicator')}, and took as long as ever in"
-            f" between: {times}. That is {stalls.cost_share:.1%} of the time; all ranks of these collectives"
-            " were in them."
+            f" between: {times}. That is {stalls.cost_share:.1%} of the whole time; all ranks of these"
+            " collectives had come to them."
         ),
         counter_evidence=_but(stalls),
         next_step=_NEXT_ACROSS if stalls.across else _NEXT_INSIDE,
