@@ -22,7 +22,6 @@ from nixt_pipeline.diagnosis.evidence.launches import Launch, read_launches
 from nixt_pipeline.diagnosis.evidence.observations import observe
 from nixt_pipeline.diagnosis.evidence.replays import order_replays
 from nixt_pipeline.diagnosis.evidence.size_mismatches import read_size_mismatches
-from nixt_pipeline.diagnosis.evidence.stalls import read_stalls
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables, RunTables
 from nixt_pipeline.diagnosis.evidence.write_times import read_write_times
 from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE, Diagnosis, Finding, Verdict, capped, ranked
@@ -177,7 +176,6 @@ def _from_times(run: _Run, tables: LaunchTables, evidence: Evidence, told: _Told
     evidence = replace(
         evidence,
         write_times=attempts.informative("clocks", read_write_times, tables) or (),
-        stalls=attempts.decisive("stalls of transfers", read_stalls, tables, limits) or (),
         launch_lags=attempts.informative("causes of lateness", read_launch_lags, tables, limits),
     )
     findings = _detected(evidence, [detector for detector in DETECTORS if detector.times], limits, attempts)

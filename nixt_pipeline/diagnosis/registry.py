@@ -64,7 +64,7 @@ DETECTORS: tuple[Detector[Any], ...] = (
     ),
     Detector(
         "stalls of transfers",
-        find_stalls,
+        lambda evidence, before, limits: find_stalls(evidence.seen, before, limits),
         lambda evidence, found, limits: [stall_finding(evidence.seen, stalls, limits) for stalls in found],
     ),
     Detector(LATE, find_late_ranks, _told_one_by_one(late_finding)),

@@ -10,7 +10,6 @@ from nixt_pipeline.diagnosis.evidence.launch_lags import LaunchLags
 from nixt_pipeline.diagnosis.evidence.launches import Launch
 from nixt_pipeline.diagnosis.evidence.observations import Observations
 from nixt_pipeline.diagnosis.evidence.size_mismatches import SizeMismatch
-from nixt_pipeline.diagnosis.evidence.stalls import Stall
 from nixt_pipeline.diagnosis.evidence.write_times import WriteTimes
 
 
@@ -32,4 +31,3 @@ class Evidence:
     size_mismatches: tuple[SizeMismatch, ...] = ()
     write_times: tuple[WriteTimes, ...] = ()
     launch_lags: LaunchLags | None = None
-    stalls: tuple[Stall, ...] = ()

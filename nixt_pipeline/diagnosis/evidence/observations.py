@@ -23,6 +23,7 @@ from nixt_pipeline.diagnosis.evidence.occupation import read_occupation
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, process_of
 from nixt_pipeline.diagnosis.evidence.recording import has_one_slot
 from nixt_pipeline.diagnosis.evidence.stages import find_stages
+from nixt_pipeline.diagnosis.evidence.stalls import Stall, read_stalls
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
 from nixt_pipeline.settings import Thresholds
 
@@ -113,6 +114,7 @@ class Observations:
     missing or were left out; `left_out`: of those of which many collectives that were recorded are not looked at;
     `looked_at`: how many of each were recorded, and are looked at. `not_compared`: how many functions and sizes of
     collectives are not among the transfers, and their share of the bytes. `ranks`: the global ranks that are known.
+    `stalls`: single transfers that stood still.
     """
 
     incarnation: int
@@ -135,6 +137,7 @@ class Observations:
     looked_at: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     not_compared: tuple[int, float] = (0, 0.0)
     ranks: Mapping[Process, int] = field(default_factory=dict)
+    stalls: tuple[Stall, ...] = ()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -179,7 +182,7 @@ def observe(tables: LaunchTables, limits: Thresholds) -> Observations:
     rows = con.sql("SELECT hostname, pid, name, global_rank FROM diagnosed_processes ORDER BY process").fetchall()
     processes = tuple(process_of(host, pid, name) for host, pid, name, _ in rows)
     communicators = _communicators(con, processes)
-    edges = p2p.point_to_point(tables, processes)
+    edges = p2p.point_to_point(tables, processes, limits)
     communicating, carried = read_occupation(
         tables, processes, [comm.number for comm in communicators if not comm.certain], edges
     )
@@ -207,6 +210,7 @@ def observe(tables: LaunchTables, limits: Thresholds) -> Observations:
         matched_p2p=sum(edge.operations for edge in edges.edges) if edges.complete else 0,
         large_message_bytes=limits.analysis.large_message_bytes,
         clock_steps=times.steps,
+        stalls=(*read_stalls(tables, {comm.number: comm.members for comm in communicators}, limits), *edges.stalls),
         ranks={process: row[3] for process, row in zip(processes, rows, strict=True) if row[3] is not None},
         lacking=frozenset(at.comm for at in tables.looked_at if one_slot or at.records_used < whole * at.records),
         not_compared=con.sql(queries.NOT_COMPARED, params={"operations": _COMPARED_OPERATIONS}).fetchall()[0],

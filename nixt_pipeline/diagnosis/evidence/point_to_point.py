@@ -3,9 +3,11 @@
 Edges lie within a communicator, so that passes over communicators bound the memory.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 from typing import Any
 
 import duckdb
@@ -16,7 +18,9 @@ from numpy.typing import NDArray
 from nixt_pipeline.diagnosis.evidence.alike import UNKNOWN, Pace
 from nixt_pipeline.diagnosis.evidence.p2p_order import find_order
 from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.diagnosis.evidence.stalls import Stall
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
+from nixt_pipeline.settings import Thresholds
 
 # Matching so many Sends with their Recvs takes a third of the default memory limit.
 _SENDS_PER_PASS = 3_000_000
@@ -184,6 +188,24 @@ JOIN diagnosed_processes AS s ON s.writer = e.source
 JOIN diagnosed_processes AS t ON t.writer = e.target
 """
 
+# Single operations that both ends found long.
+_LONG = """
+SELECT
+    s.comm, a.process AS sender, b.process AS receiver, s.size_bytes,
+    floor((s.number - 1) * $blocks / t.total)::INTEGER AS block, s.dump_us AS at_us,
+    least(s.time_us, r.time_us) AS transfer_us
+FROM (FROM p2p_numbered WHERE sends AND time_us >= $floor_us AND NOT fused) AS s
+JOIN (FROM p2p_numbered WHERE NOT sends AND time_us >= $floor_us AND NOT fused) AS r
+    ON r.comm = s.comm AND r.rank = s.peer AND r.peer = s.rank AND r.number = s.number
+    AND r.size_bytes = s.size_bytes AND coalesce(s.in_period = r.in_period, true)
+JOIN (SELECT comm, rank, peer, max(timed) AS total FROM p2p_ends WHERE sends GROUP BY comm, rank, peer) AS t
+    ON t.comm = s.comm AND t.rank = s.rank AND t.peer = s.peer
+JOIN diagnosed_processes AS a ON a.writer = s.writer
+JOIN diagnosed_processes AS b ON b.writer = r.writer
+WHERE s.dump_us IS NOT NULL
+ORDER BY at_us, s.comm, sender, receiver
+"""
+
 # How far both ends of each edge got, and which share of their rank's operations was recorded.
 _PROGRESS = """
 WITH ends AS (
@@ -250,16 +272,18 @@ class PointToPoint:
     """Send and Recv of one launch.
 
     `spent` has the columns series, process, block and time_us. `complete` says whether hardly a rank's operations are
-    unknown: with some of them only, processes would differ by what was recorded of them.
+    unknown: with some of them only, processes would differ by what was recorded of them. `stalls`: single operations
+    that took much longer than usual.
     """
 
     edges: list[Edge]
     pairs: list[Pairs]
     spent: list[dict[str, NDArray[Any]]]
     complete: bool
+    stalls: list[Stall]
 
 
-def point_to_point(tables: LaunchTables, processes: Sequence[Process]) -> PointToPoint:
+def point_to_point(tables: LaunchTables, processes: Sequence[Process], limits: Thresholds) -> PointToPoint:
     """Look at the Sends and Recvs of a launch, whose processes are numbered in this order."""
     con, blocks = tables.con, tables.blocks
     [(sends,)] = con.sql(_SENDS, params={"incarnation": tables.incarnation}).fetchall()
@@ -267,6 +291,7 @@ def point_to_point(tables: LaunchTables, processes: Sequence[Process]) -> PointT
     edges: list[Edge] = []
     pairs: list[Pairs] = []
     spent: list[dict[str, NDArray[Any]]] = []
+    stalls: list[Stall] = []
     ranks, numbered = 0, 0
     operations = _GROUPED_OPERATIONS if _are_grouped(con, sends) else _SINGLE_OPERATIONS
     for number in range(passes):
@@ -283,6 +308,7 @@ def point_to_point(tables: LaunchTables, processes: Sequence[Process]) -> PointT
             edges.append(Edge(comm, *ends, sent, received, source_share, target_share, Pace(*pace)))
         for comm, source, target, *values in con.sql(_PAIRS, params={"blocks": blocks}).fetchall():
             pairs.append(Pairs(comm, processes[source], processes[target], *values))
+        stalls += _stalls(tables, processes, pairs, limits)
         spent.append(con.sql(_OCCUPATION, params={"blocks": blocks}).fetchnumpy())
         [(all_ranks, lossless)] = con.sql("SELECT count(*), count(*) FILTER (lossless) FROM p2p_ranks").fetchall()
         ranks += all_ranks
@@ -290,7 +316,24 @@ def point_to_point(tables: LaunchTables, processes: Sequence[Process]) -> PointT
     con.execute("DROP TABLE p2p_operations; DROP TABLE p2p_numbered")
     edges.sort(key=lambda edge: (edge.comm, edge.source, edge.target))
     pairs.sort(key=lambda pair: (pair.comm, pair.source, pair.target, pair.size_bytes, pair.block))
-    return PointToPoint(edges, pairs, spent, bool(edges) and numbered >= _NUMBERED_ENOUGH * ranks)
+    return PointToPoint(edges, pairs, spent, bool(edges) and numbered >= _NUMBERED_ENOUGH * ranks, stalls)
+
+
+def _stalls(
+    tables: LaunchTables, processes: Sequence[Process], pairs: Iterable[Pairs], limits: Thresholds
+) -> list[Stall]:
+    """Operations that took much longer than the median of their size on their edge."""
+    times: dict[tuple[int, Process, Process, int], list[float]] = defaultdict(list)
+    for pair in pairs:
+        times[pair.comm, pair.source, pair.target, pair.size_bytes].append(pair.transfer_us)
+    asked = {"blocks": tables.blocks, "floor_us": limits.diagnosis.stall_floor_us}
+    found = []
+    for comm, sender, receiver, size, block, at_us, time_us in tables.con.sql(_LONG, params=asked).fetchall():
+        ends = processes[sender], processes[receiver]
+        usual_us = median(times.get((comm, *ends, size), [time_us]))
+        if block > 0 and time_us >= limits.diagnosis.stall_ratio * usual_us:
+            found.append(Stall(comm, ends, block, at_us, time_us - usual_us))
+    return found
 
 
 def _are_grouped(con: duckdb.DuckDBPyConnection, sends: int) -> bool:

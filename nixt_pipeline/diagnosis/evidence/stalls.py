@@ -1,7 +1,9 @@
 """Single transfers that stood still: a block's median does not show them, whatever they cost."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
 from nixt_pipeline.settings import Thresholds
 
@@ -34,19 +36,21 @@ SELECT comm, block, at_us, excess_us FROM beyond ORDER BY at_us, comm, excess_us
 
 
 class Stall(NamedTuple):
-    """A collective of a communicator (by number) in a block that took `excess_us` longer than usual on all of its
-    ranks, and was written at `at_us` (Unix microseconds)."""
+    """A collective of a communicator (by number), or a Send with its Recv, in a block that took `excess_us` longer than
+    usual on all of its `members`, and was written at `at_us` (Unix microseconds)."""
 
     comm: int
+    members: tuple[Process, ...]
     block: int
     at_us: int
     excess_us: float
 
 
-def read_stalls(tables: LaunchTables, limits: Thresholds) -> tuple[Stall, ...]:
-    """The stalls of a launch, or of one era of it, in the order of time."""
+def read_stalls(tables: LaunchTables, members: Mapping[int, tuple[Process, ...]], limits: Thresholds) -> list[Stall]:
+    """Those of the collectives of a launch, or of one era of it; `members`: of each communicator."""
     asked = {
         "least": _LEAST, "most": _MOST,
         "ratio": limits.diagnosis.stall_ratio, "floor_us": limits.diagnosis.stall_floor_us,
     }  # fmt: skip
-    return tuple(Stall(*row) for row in tables.con.sql(_STALLS, params=asked).fetchall())
+    rows = tables.con.sql(_STALLS, params=asked).fetchall()
+    return [Stall(comm, members[comm], block, at_us, excess_us) for comm, block, at_us, excess_us in rows]

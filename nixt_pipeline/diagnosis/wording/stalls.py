@@ -2,7 +2,7 @@
 
 from nixt_pipeline.diagnosis.detectors.stalls import Stalls
 from nixt_pipeline.diagnosis.evidence.observations import Observations
-from nixt_pipeline.diagnosis.evidence.processes import names_of
+from nixt_pipeline.diagnosis.evidence.processes import hosts_of, names_of
 from nixt_pipeline.diagnosis.findings import Effect, Finding, Level, severity_by_cost
 from nixt_pipeline.quantities import duration, listed, moment, plural
 from nixt_pipeline.settings import Thresholds
@@ -13,10 +13,11 @@ _SHOWN = 4
 
 def stall_finding(seen: Observations, stalls: Stalls, limits: Thresholds) -> Finding:
     """The finding of stalls across machines, or inside of them."""
-    on = [process for process in stalls.processes if seen.machines.of[process] in stalls.machines]
-    hosts = tuple(sorted({process[0] for process in on}))
-    one = len(stalls.machines) == 1
-    level: Level = "host" if one else "fabric" if stalls.across else "communicator"
+    machines = {seen.machines.of[process] for process in stalls.suspects}
+    level: Level = "fabric" if stalls.across else "communicator"
+    if len(machines) == 1:
+        level = "rank" if len(stalls.suspects) == 1 else "host"
+    named = stalls.suspects if level != "fabric" else ()
     times = listed([moment(since_us) for since_us, _ in stalls.moments], _SHOWN)
     onset_us, until_us = stalls.moments[0][0], stalls.moments[-1][1]
     each = duration(stalls.lost_us / len(stalls.moments))
@@ -24,14 +25,14 @@ def stall_finding(seen: Observations, stalls: Stalls, limits: Thresholds) -> Fin
         kind="fabric-slow" if level == "fabric" else "slow-transfer",
         severity=severity_by_cost(stalls.cost_share, 1.0, limits.diagnosis.p1_transfer_ratio, limits),
         level=level,
-        hosts=hosts,
-        processes=names_of(on) if one else (),
+        hosts=hosts_of(stalls.suspects),
+        processes=names_of(named),
         communicators=tuple(sorted({comm.id for comm in stalls.communicators})),
-        ambiguous=len(stalls.machines) > 1,
+        ambiguous=len(machines) > 1,
         onset_us=onset_us,
         until_us=until_us,
         effect=Effect(
-            min(1.0, stalls.lost_us / (until_us - onset_us)), None, stalls.lost_us * len(stalls.processes) / 1e6
+            min(1.0, stalls.lost_us / (until_us - onset_us)), None, stalls.lost_us * len(stalls.members) / 1e6
         ),
         evidence=(
             f"Transfers {'between' if stalls.across else 'inside'} hosts stood still {len(stalls.moments)} times, for"
@@ -39,18 +40,18 @@ def stall_finding(seen: Observations, stalls: Stalls, limits: Thresholds) -> Fin
             f" between: {times}. That is {stalls.cost_share:.1%} of the whole time; all ranks of these"
             " collectives had come to them."
         ),
-        counter_evidence=_but(stalls),
+        counter_evidence=_but(len(machines)),
         next_step=_NEXT_ACROSS if stalls.across else _NEXT_INSIDE,
     )
 
 
-def _but(stalls: Stalls) -> str:
+def _but(machines: int) -> str:
     held_up = "A job that was suspended, or whose network proxy threads got no CPU, would look the same."
-    if len(stalls.machines) == 1:
-        return f"Every path that stood still has this host on it, and no path without a stall has. {held_up}"
-    if stalls.machines:
-        return f"No path goes around one of these {len(stalls.machines)} hosts: any of them may be it. {held_up}"
-    return f"The paths that stood still have no host in common that others do not have as well. {held_up}"
+    if machines == 1:
+        return f"Every path that stood still has it on it, and no peer without a stall has. {held_up}"
+    if machines:
+        return f"No path goes around one of these {machines} machines: any of them may be it. {held_up}"
+    return f"The paths that stood still have no machine in common that others do not have as well. {held_up}"
 
 
 _NEXT_ACROSS = (

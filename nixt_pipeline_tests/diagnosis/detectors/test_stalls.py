@@ -1,45 +1,41 @@
 """Four ranks on two hosts, and transfers that stood still for a second or two now and then."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import nixt_pipeline as nixt
 from nixt_pipeline.diagnosis.detectors.stalls import Stalls, find_stalls
-from nixt_pipeline.diagnosis.evidence.coverage import Recorded
-from nixt_pipeline.diagnosis.evidence.evidence import Evidence
-from nixt_pipeline.diagnosis.evidence.history import History
 from nixt_pipeline.diagnosis.evidence.observations import Communicator
 from nixt_pipeline.diagnosis.evidence.stalls import Stall
-from nixt_pipeline.diagnosis.evidence.tables import RunTables
-from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline_tests.diagnosis.examples import SECOND_US, communicator, observations
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 
 A1, A2, B1, B2, C1, C2 = (("a", 1), ("a", 2), ("b", 1), ("b", 2), ("c", 1), ("c", 2))
-NO_HISTORY = History(RunTables(None), 1)  # type: ignore[arg-type]
-RECORDED = Recorded(UNKNOWN_COVERAGE, [], False, [], {}, frozenset())
 
 
 def found(comms: list[Communicator], *stalls: tuple[int, float, float]) -> list[Stalls]:
     """What is found in a job of 40 s, of stalls given by communicator, end and length in seconds."""
-    told = tuple(Stall(comm, int(at), int(at * SECOND_US), length * SECOND_US) for comm, at, length in stalls)
-    evidence = Evidence(observations(comms, blocks=40), RECORDED, NO_HISTORY, stalls=told)
-    return find_stalls(evidence, (), Thresholds())
+    told = [
+        Stall(comm, comms[comm].members, int(at), int(at * SECOND_US), length * SECOND_US)
+        for comm, at, length in stalls
+    ]
+    return find_stalls(replace(observations(comms, blocks=40), stalls=tuple(told)), (), Thresholds())
 
 
 def test_the_machine_that_all_paths_have_in_common_and_others_do_not_is_named() -> None:
     rails = [communicator(0, A1, B1), communicator(1, B1, C1), communicator(2, A2, C2)]
     # Twice, the paths of host b stood still together: 2 s and 1 s of 40 s are 7.5 %.
     (stalls,) = found(rails, (0, 12.0, 2.0), (1, 12.2, 1.5), (0, 30.0, 1.0), (1, 30.0, 1.0))
-    assert (stalls.machines, stalls.across, len(stalls.moments)) == (("b",), True, 2)
+    assert (stalls.suspects, stalls.across, len(stalls.moments)) == ((B1,), True, 2)
     assert stalls.cost_share == pytest.approx(0.075)
 
 
 def test_without_a_path_around_them_one_of_the_hosts_or_the_network_may_be_it() -> None:
     (stalls,) = found([communicator(0, A1, A2, B1, B2)], (0, 12.0, 2.0), (0, 30.0, 2.0))
-    assert stalls.machines == ("a", "b")
+    assert stalls.suspects == (A1, A2, B1, B2)
 
 
 def test_what_stood_still_once_or_costs_little_is_not_told() -> None:
@@ -54,7 +50,7 @@ def test_what_stood_still_once_or_costs_little_is_not_told() -> None:
 def test_stalls_inside_a_host_are_apart_from_those_between_hosts() -> None:
     comms = [communicator(0, A1, A2), communicator(1, B1, B2), communicator(2, A1, B1)]
     (stalls,) = found(comms, (0, 12.0, 2.0), (0, 30.0, 2.0), (2, 20.0, 2.0))
-    assert (stalls.machines, stalls.across) == (("a",), False)
+    assert (stalls.suspects, stalls.across) == ((A1, A2), False)
 
 
 @pytest.mark.parametrize(("stalled", "told"), [((20, 40), True), ((20,), False), ((0, 1), False)])
