@@ -11,8 +11,9 @@ from nixt_pipeline_tests.records import EPOCH_US, collective, send, write_log
 STEPS = 20
 
 
-def write(directory: Path, ranks: int, group: list[list[tuple[str, int, int]]]) -> Path:
-    """In each step, an AllReduce of 100 us, and of each rank the operations (kind, peer, time) of its `group`."""
+def write(directory: Path, ranks: int, group: list[list[tuple[str, int, int]]], stalled: tuple[int, ...] = ()) -> Path:
+    """In each step, an AllReduce of 100 us, and of each rank the operations (kind, peer, time) of its `group`, which
+    take half a second longer in those that `stalled`."""
     for rank in range(ranks):
         own = {"rank": rank, "n_ranks": ranks, "host": f"node-{rank}", "pid": rank}
         lines = []
@@ -21,7 +22,7 @@ def write(directory: Path, ranks: int, group: list[list[tuple[str, int, int]]]) 
             lines.append(collective(sn=step, nnodes=ranks, time_us=100, at_us=at_us, **own))  # type: ignore[arg-type]
             for n, (kind, peer, time_us) in enumerate(group[rank], start=1 + step * len(group[rank])):
                 # Every step is a little longer or shorter, as in any job.
-                time = time_us + 100 * (step % 2)
+                time = time_us + 100 * (step % 2) + 500_000 * (step in stalled)
                 lines.append(send(sn=n, kind=kind, peer=peer, time_us=time, at_us=at_us, **own))  # type: ignore[arg-type]
         write_log(directory / f"node-{rank}-pid{rank}.log", *lines)
     return directory
@@ -76,3 +77,13 @@ def test_times_that_are_equal_by_chance_now_and_then_are_no_groups(tmp_path: Pat
     assert seen.communicating.sum(axis=1).tolist() == pytest.approx(
         [20 * (2_000 + 210_000 + 16 * 50 + 100), 20 * (1_350 + 189_000 + 16 * 50 + 100)]
     )
+
+
+def test_a_send_that_stood_still_together_with_its_recv_is_a_stall(tmp_path: Path, settings: Settings) -> None:
+    group = [[("Send", 1, 1000)], [("Recv", 0, 1200)]]
+    seen = observed(write(tmp_path / "job", 2, group, stalled=(0, 12)), settings)
+    # The shorter of 501,000 and 501,200 us, of which 1,000 or 1,100 are usual; connections are made in the first step.
+    [stall] = seen.stalls
+    assert stall.members == (("node-0", 0), ("node-1", 1))
+    assert stall.at_us == EPOCH_US + 12 * 1_000_000
+    assert stall.excess_us == pytest.approx(500_000, abs=200)
