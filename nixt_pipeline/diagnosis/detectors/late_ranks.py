@@ -2,7 +2,7 @@
 of several it is."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nixt_pipeline.diagnosis.detectors.causes import with_cause
@@ -26,7 +26,7 @@ _AS_LATE = 1.25
 @dataclass(frozen=True)
 class LateGroup(Suspect):
     """The `members` of which the first is the latest, and makes the others late or may do so. `shadow`: it may be one
-    of somebody worse. `rank_zero`: it is late now and then because of its role."""
+    of somebody worse. `rank_zero`: it may be late now and then because of its role, as rank 0 or the first replica."""
 
     members: tuple[Late, ...]
     severity: Severity
@@ -71,9 +71,28 @@ def grouped(seen: Observations, late: list[Late], limits: Thresholds) -> list[La
 
 
 def _is_rank_zero(seen: Observations, first: Late) -> bool:
-    """Whether it is the first process of each of its communicators: the one that writes checkpoints and logs."""
+    """Whether it is the first process of each of its communicators, or the first replica: those write checkpoints and
+    logs."""
     process, *more = first.processes
-    return not more and all(comm.members[0] == process for comm in seen.communicators if process in comm.members)
+    if more:
+        return _is_first_replica(frozenset(first.processes), seen.stages()[first.stage], seen.communicators)
+    return all(comm.members[0] == process for comm in seen.communicators if process in comm.members)
+
+
+def _is_first_replica(own: frozenset[Process], stage: frozenset[Process], comms: Iterable[Communicator]) -> bool:
+    """Whether some processes of a stage share a copy of the model, and each is the first of those that have the same
+    part of it: they write the checkpoint."""
+    within: set[Process] = set()
+    first: set[Process] = set()
+    for comm in comms:
+        members = frozenset(comm.members)
+        if members <= own and len(members) > 1:
+            within |= members
+        elif members & own and members < stage:
+            if len(members & own) > 1 or comm.members[0] not in own:
+                return False
+            first |= members & own
+    return within == first == own
 
 
 def _explained(late: Late, slow: Sequence[Blame], seen: Observations) -> bool:

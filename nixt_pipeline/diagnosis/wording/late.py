@@ -100,12 +100,15 @@ def late_finding(seen: Observations, late: LateGroup) -> Finding:
         next_step=(
             f"Look at {named.what_they_do()} between collectives: GPU clocks and throttling, data loader, CPU and"
             f" memory pressure, Python garbage collection. The network is not the suspect."
-            f"{_ROLE if late.rank_zero else ''}"
+            f"{_role(first) if late.rank_zero else ''}"
         ),
     )
 
 
-_ROLE = " It is rank 0: if it writes checkpoints or logs while all others wait, this is what they cost."
+def _role(first: Late) -> str:
+    who = "It is rank 0: if it writes" if len(first.processes) == 1 else "They are the first replica: if they write"
+    return f" {who} checkpoints or logs while all others wait, this is what they cost."
+
 
 _WHOSE = {
     "gpu": "its GPU is late, still busy when the collective is launched.",

@@ -82,3 +82,24 @@ def test_some_blocks_of_a_job_keep_the_stages_of_the_whole() -> None:
     assert part.stages() == seen.stages()
     assert (part.blocks, part.block_end_us, part.communicating.shape) == (1, (6_000_000,), (8, 1))
     assert [(arrival.block, arrival.process) for arrival in part.arrivals] == [(0, ("b", 1))]
+
+
+@pytest.mark.parametrize(("late", "severity"), [("a", "info"), ("b", "P2")])
+def test_the_first_replica_may_be_writing_checkpoints_and_raises_no_alarm(late: str, severity: str) -> None:
+    # Of four replicas, each a tensor-parallel group of four on a host, all processes of one are late in every fifth
+    # block.
+    replicas = [[(host, slot) for slot in range(4)] for host in "abcd"]
+    groups = [communicator(number, *replica) for number, replica in enumerate(replicas)]
+    rings = [communicator(4 + slot, *members) for slot, members in enumerate(zip(*replicas, strict=True))]
+    waits_us = {
+        process: [0.0 if process[0] == late and block in FIFTH else 400_000.0 * (block in FIFTH) for block in range(40)]
+        for replica in replicas
+        for process in replica
+    }
+    arrivals = [
+        Arrival(ring.number, block, (late, slot), 10, 400_000.0) for slot, ring in enumerate(rings) for block in FIFTH
+    ]
+    seen = observations([*groups, *rings], wait_us=waits_us, arrivals=arrivals, blocks=40)
+    [finding] = late_findings(seen, find_hesitations(seen, [], LIMITS))
+    assert (finding.severity, finding.hosts) == (severity, (late,))
+    assert ("first replica" in finding.next_step) == (severity == "info")
