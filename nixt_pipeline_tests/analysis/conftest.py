@@ -10,7 +10,7 @@ import pytest
 from nixt_pipeline.analysis import analysis_named, compute
 from nixt_pipeline.analysis.cells import build_cells
 from nixt_pipeline.inspector.operations import algobw_gbs, busbw_gbs
-from nixt_pipeline.inspector.taxonomy import AUXILIARY_COLUMNS, EVENT_COLUMNS, FILE_COLUMNS, Column, schema
+from nixt_pipeline.inspector.taxonomy import AUXILIARY_COLUMNS, EVENT_COLUMNS, FILE_COLUMNS, STRING, Column, schema
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, dimensions
 from nixt_pipeline.store.files import write_table
@@ -99,7 +99,8 @@ def store_run(settings: Settings) -> StoreRun:
         generation = manifest.directory(settings)
         write_table(_table(events, EVENT_COLUMNS), generation / "events" / "part-0.parquet")
         write_table(_table(auxiliary or [], AUXILIARY_COLUMNS), generation / "auxiliary.parquet")
-        write_table(_table(files or [], FILE_COLUMNS), generation / "files.parquet")
+        rows = files or [_file(number) for number in sorted({row["file_id"] for row in events})]
+        write_table(_table(rows, FILE_COLUMNS), generation / "files.parquet")
         incarnations = dimensions.write_membership(generation, RUN, settings)
         dimensions.write_dimensions(generation, RUN, settings)
         write_manifest(Manifest(**{**vars(manifest), "incarnations": incarnations}), settings)
@@ -107,6 +108,12 @@ def store_run(settings: Settings) -> StoreRun:
         return StoredRun(settings)
 
     return store
+
+
+def _file(number: int) -> Row:
+    """A file of which nothing but its place is known."""
+    unknown: Row = {column.name: "" if column.type == STRING else 0 for column in FILE_COLUMNS if not column.nullable}
+    return unknown | {"file_id": number, "path": f"{number}.log"}
 
 
 def _table(rows: list[Row], columns: tuple[Column, ...]) -> pa.Table:
