@@ -102,6 +102,30 @@ def past_of(
     return Past(series, furthest[:, past], np.asarray(agrees, dtype=np.bool_)[past])
 
 
+def clocks_were_set(reaches: Iterable[Reach], least_us: float) -> bool:
+    """Whether clocks of hosts stand to one another by `least_us` otherwise at the last collectives that they left
+    together than at the first: then no moment of the past is the same one on all of them."""
+    reaches = list(reaches)
+    first = _ahead((reach.communicator, reach.coll, reach.first, reach.process[0], reach.first_us) for reach in reaches)
+    last = _ahead((reach.communicator, reach.coll, reach.last, reach.process[0], reach.last_us) for reach in reaches)
+    return any(abs(last[host] - first[host]) > least_us for host in first.keys() & last.keys())
+
+
+def _ahead(left: Iterable[tuple[int, str, int, str, int | None]]) -> dict[str, float]:
+    """By how much each host wrote collectives later than the middle one of those with which it left them."""
+    written: dict[tuple[int, str, int], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for communicator, coll, number, host, at_us in left:
+        if at_us is not None:
+            written[communicator, coll, number][host].append(at_us)
+    ahead: dict[str, list[float]] = defaultdict(list)
+    for of_host in written.values():
+        middles = {host: float(np.median(times)) for host, times in of_host.items()}
+        usual = float(np.median(list(middles.values())))
+        for host, middle in middles.items():
+            ahead[host] += [middle - usual] if len(middles) > 1 else []
+    return {host: float(np.median(distances)) for host, distances in ahead.items() if distances}
+
+
 def _begin(frontier: Iterable[Reach], names: Collection[tuple[int, str]], earliest_us: int, end_us: int) -> int | None:
     """When the first record was written of the communicators and functions that are looked at."""
     communicators, colls = {communicator for communicator, _ in names}, {coll for _, coll in names}

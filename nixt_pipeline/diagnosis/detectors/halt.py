@@ -43,14 +43,14 @@ class WithinStep:
 @dataclass(frozen=True)
 class Halt(Suspect):
     """A part of a launch stopped at `since_us`, and `sequel` came then. A job that was killed leaves such a log at
-    `killed_share` of its moments, which is often enough where it `may_be_killed`."""
+    `killed_share` of its moments, which is often enough where it `may_be_killed`; None where its past does not tell."""
 
     how: Behind | NeverCompleted | WithinStep | Interruption
     part: Part
     since_us: int | None
     sequel: Sequel | None = None
     may_be_killed: bool = False
-    killed_share: float = 0.0
+    killed_share: float | None = 0.0
 
     @property
     def sure(self) -> bool:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nixt_pipeline.diagnosis.detectors.cut_off import Past, past_of
+from nixt_pipeline.diagnosis.detectors.cut_off import Past, clocks_were_set, past_of
 from nixt_pipeline.diagnosis.detectors.equal_steps import stopped_between_pauses
 from nixt_pipeline.diagnosis.detectors.going_on import states_of, waits_for_nobody
 from nixt_pipeline.diagnosis.detectors.halt import Behind, Halt, NeverCompleted, NotExamined, WithinStep
@@ -35,9 +35,11 @@ from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Edge, Observations
 from nixt_pipeline.diagnosis.evidence.operations import MOST_OPERATIONS, Log
 from nixt_pipeline.diagnosis.evidence.parts import Part, parts_of
-from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of
 from nixt_pipeline.settings import Thresholds
 
+# A pass of the dump thread later or earlier, on either side, is no clock that was set.
+_FAR = 2
 # So many of those that got further are asked what comes next: they are alike.
 _TRIED = 3
 # Fewer operations show no step that could have been interrupted.
@@ -177,10 +179,11 @@ def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[
     since, sequel = _followed(launch, part, stopped)
     past = _past(launch, series, stopped) if sequel is None or sequel.launch else None
     share = past.rarer() if past else 0.0
-    killed = share > launch.limits.diagnosis.may_be_killed_share
+    untold = past is not None and _clocks_were_set(launch, part)
+    killed = untold or share > launch.limits.diagnosis.may_be_killed_share
     if past and not killed and not pending and len(set(stage.values())) == 1:
         killed = _might_go_on(launch, part, share, [_busiest(launch)])
-    return [Halt(how, part, since, sequel, killed, share)]
+    return [Halt(how, part, since, sequel, killed, None if untold else share)]
 
 
 def _interrupted(launch: _Launch, part: Part, series: Iterable[Series], known: Sequence[Halt]) -> list[Halt]:
@@ -216,15 +219,21 @@ def _behind(
     hung = [stop for stop, share in zip(stops, shares, strict=True) if share <= _seldom(stop, limits)]
     if past and hung and stage_count == 1 and _might_go_on(launch, part, min(shares), *_further(stops, tracks)):
         hung = []
+    untold = past is not None and _clocks_were_set(launch, part)
     sure = [
         stop
         for stop, share in zip(stops, shares, strict=True)
-        if stop in hung and share <= _hardly(stop, limits) and stop.chance <= limits.diagnosis.paged_chance
+        if not untold
+        and stop in hung
+        and share <= _hardly(stop, limits)
+        and stop.chance <= limits.diagnosis.paged_chance
     ]
     stop = together(sure or hung or stops)
     if not ahead(stop, tracks):
         return []
-    return [Halt(Behind(stop, tuple(tracks), bool(sure)), part, since, sequel, not hung, min(shares))]
+    return [
+        Halt(Behind(stop, tuple(tracks), bool(sure)), part, since, sequel, not hung, None if untold else min(shares))
+    ]
 
 
 def _seldom(stop: Stop, limits: Thresholds) -> float:
@@ -322,6 +331,14 @@ def _followed(launch: _Launch, part: Part, stopped: Iterable[Communicator]) -> t
         following = restarted(launch.evidence.launches, launch.seen.incarnation, since)
         sequel = Sequel(following.first_us, launch=following) if following else None
     return since, sequel
+
+
+def _clocks_were_set(launch: _Launch, part: Part) -> bool:
+    """Whether clocks of a part were set while it ran, so that its past does not show what a kill leaves."""
+    hosts = frozenset(hosts_of(part.processes))
+    if any(hosts.intersection(step.hosts) for step in launch.seen.clock_steps):
+        return True
+    return clocks_were_set(launch.reaches, _FAR * launch.limits.diagnosis.max_clock_offset_us)
 
 
 def _past(launch: _Launch, series: list[Series], stopped: Iterable[Communicator]) -> Past:

@@ -26,6 +26,8 @@ _ONLY_COMPLETED = (
     "The log has completed operations only: a process that never entered the operation looks like one that waits in it."
 )
 
+_CLOCKS_WERE_SET = "clocks were set while it ran, so that its past cannot be compared."
+
 _BY_PAUSES = " All operations look the same: the length of a step is inferred from the pauses between steps."
 
 
@@ -55,8 +57,14 @@ def _who_waits(number: int) -> str:
     return f"{number} of its peers got further, and wait." if number > 1 else "One of its peers got further."
 
 
-def _behind(how: Behind, killed_share: float) -> Finding:
-    """A killed job looks so at `killed_share` of its moments."""
+def _or_killed(share: float | None) -> str:
+    if share is None:
+        return f" So may a job that was killed: {_CLOCKS_WERE_SET}"
+    return f" So would a job that was killed, at {share:.1%} of its past moments."
+
+
+def _behind(how: Behind, killed_share: float | None) -> Finding:
+    """A killed job looks so at `killed_share` of its moments, if that is known."""
     stop, tracks, sure = how.stop, how.tracks, how.sure
     furthest = {track: max(other.reached for other in tracks if other.family == track.family) for track in stop.first}
     # Send and Recv of one process stop together, some of them at the number that others reached.
@@ -82,7 +90,7 @@ def _behind(how: Behind, killed_share: float) -> Finding:
         counter_evidence=(
             f"{_who_waits(ahead(stop, tracks))} {_ONLY_COMPLETED}"
             + (f" Lost records alone would look the same with p < {stop.chance:.1g}." if stop.chance > 0 else "")
-            + (f" So would a job that was killed, at {killed_share:.1%} of its past moments." if not sure else "")
+            + (_or_killed(killed_share) if not sure else "")
         ),
         next_step=(
             f"Get the stack (py-spy, gdb) of {names_of(suspects)[0]}, and check the kernel log and GPU errors (Xid) of"
@@ -183,7 +191,7 @@ def with_sequel(finding: Finding, halt: Halt, ending: Ending) -> Finding:
     if sequel and sequel.went_on:
         return _went_on(finding, halt.part, sequel)
     if halt.only_ended(ending):
-        return _ended_within_step(finding, sequel, halt.killed_share if halt.may_be_killed else None, ending)
+        return _ended_within_step(finding, sequel, _often(halt), ending)
     if sequel and sequel.launch:
         return _started_again(finding, sequel)
     if not ending.over:
@@ -259,7 +267,16 @@ def _look_back(finding: Finding) -> str:
     )
 
 
-def _ended_within_step(finding: Finding, sequel: Sequel | None, share: float | None, ending: Ending) -> Finding:
+def _often(halt: Halt) -> str:
+    """How often a job that was killed looks so, where that decides."""
+    if not halt.may_be_killed:
+        return ""
+    if halt.killed_share is None:
+        return f" How often a job that was killed leaves it is not known: {_CLOCKS_WERE_SET}"
+    return f" Cut at other moments of its past, the log would look the same in {halt.killed_share:.0%} of them."
+
+
+def _ended_within_step(finding: Finding, sequel: Sequel | None, often: str, ending: Ending) -> Finding:
     """For information: the job ended in the middle of a step, which proves no hang."""
     since = finding.onset_us
     running = ending.running(since)
@@ -275,11 +292,6 @@ def _ended_within_step(finding: Finding, sequel: Sequel | None, share: float | N
         step = "If it was not stopped on purpose and hangs, get stacks (py-spy, gdb) of all processes."
     if sequel and sequel.launch:
         step = "Nothing, if the job was preempted or restarted on purpose; else look in its output for the reason."
-    often = (
-        f" Cut at other moments of its past, the log would look the same in {share:.0%} of them."
-        if share is not None
-        else ""
-    )
     return replace(
         finding,
         kind="unfinished-step",

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from nixt_pipeline.diagnosis.detectors.cut_off import Past
+from nixt_pipeline.diagnosis.detectors.cut_off import Past, clocks_were_set
 from nixt_pipeline.diagnosis.detectors.tracks import Series, tracks_of
+from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline_tests.diagnosis.examples import communicator, stages
 
@@ -50,3 +51,24 @@ def test_a_lead_that_was_never_seen_is_no_killed_job() -> None:
     seen = Past(ends, reached, np.array([True, True, True, False]))
     assert seen.share(tracks, 3) == 0.0
     assert seen.share(tracks, 1) == 0.25
+
+
+def test_a_clock_was_set_when_it_stands_otherwise_to_the_others_at_the_end() -> None:
+    # The clock of host b is 20 s ahead from the begin on, and the log of process C ends a collective early.
+    def reaches(set_by_us: int) -> list[Reach]:
+        ends = {A: (9, 40_000_000), B: (9, 40_100_000), C: (8, 59_000_000), D: (9, 60_000_000 + set_by_us)}
+        return [
+            Reach(1, "AllReduce", process, last, 0, last + 1, last_us, 20_000_000 * (process[0] == "b"))
+            for process, (last, last_us) in ends.items()
+        ]
+
+    assert not clocks_were_set(reaches(0), 2_000_000)
+    # Each of two hosts stands to the middle of both: half of what the one was set by.
+    assert clocks_were_set(reaches(5_000_000), 2_000_000)
+    assert clocks_were_set(reaches(-5_000_000), 2_000_000)
+
+
+def test_who_left_no_collective_with_others_has_no_clock_to_compare() -> None:
+    alone = [Reach(1, "AllReduce", process, 9, 0, 10, 40_000_000, 0) for process in (A, B)]
+    timeless = [Reach(2, "AllReduce", process, 9, 0, 10, None) for process in (A, C)]
+    assert not clocks_were_set([*alone, *timeless], 1)

@@ -191,6 +191,8 @@ def test_a_job_that_may_have_been_killed_names_nobody_who_hung() -> None:
 
     killed = told(None, may_be_killed=True, killed_share=0.2)
     assert (killed.kind, killed.processes) == ("unfinished-step", ())
+    assert "the log would look the same in 20% of them" in killed.counter_evidence
+    assert "clocks were set" in told(None, may_be_killed=True, killed_share=None).counter_evidence
     assert killed.evidence.startswith("It stopped. It was killed, reached its time limit, or hung")
     # Of two that stopped, one went on: the other is named, and not among two.
     left = told(Sequel(EPOCH_US, (suspects[0],), (suspects[1],), 1))
