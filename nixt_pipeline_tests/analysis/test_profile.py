@@ -34,8 +34,8 @@ def test_a_healthy_run_breaks_no_rule(store_run: StoreRun) -> None:
     row = profile(run)
     good = {
         "files": 1, "rows": 7, "rows_collective": 6, "rows_p2p": 1, "gpu_timed": 7, "bandwidth_compared": 7,
-        "incarnations": 1, "communicators": 1, "processes_seen": 2, "processes_expected": 2, "hosts_seen": 1, "cells": 3,
-        "complete_cells": 3, "capture_rate": 1.0, "capture_rate_min": 1.0, "format_versions": 1,
+        "incarnations": 1, "communicators": 1, "processes_seen": 2, "processes_expected": 2, "hosts_seen": 1,
+        "cells": 3, "complete_cells": 3, "capture_rate": 1.0, "capture_rate_min": 1.0, "format_versions": 1,
         "format_version_list": "v4.0", "git_revs": 1, "key_sets": 2, "dropped_by_plugin": None, "clock_spread_us": None,
     }  # fmt: skip
     assert {name: row[name] for name in good} == good
