@@ -5,7 +5,6 @@ of the time, so that it is computed here, a list at once, which takes a fraction
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -60,14 +59,12 @@ def summarise(
     the quantiles, null without any) and `exec_time_mean_us`. Quantiles are those of `quantile_cont`, but for the last
     bit.
     """
-    groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
-    for row, key in enumerate(zip(*(samples[name].to_pylist() for name in keys), strict=True)):
-        groups[key].append(row)
-    of_kernels = [samples[name].to_pylist() for name in Kernel._fields]
+    groups = _rows_of_groups([samples[name] for name in keys])
+    of_kernels = [_Values(samples[name]) for name in Kernel._fields]
     times, written = _Lists(samples["times_us"]), _Lists(samples["written_busbw_gbs"])
     records = samples["records"].to_numpy()
     found: dict[str, list[Any]] = {"records": [], "busbw": [], "exec_time": [], "exec_time_mean_us": []}
-    for rows in groups.values():
+    for rows in groups:
         found["records"].append(int(records[rows].sum()))
         kernels = (Kernel(*(column[row] for column in of_kernels)) for row in rows)
         of_group = _joined(times[row] for row in rows)
@@ -84,13 +81,27 @@ def summarise(
         found["exec_time"].append(exec_time)
         # Rounded, because the order of a sum must not show.
         found["exec_time_mean_us"].append(round(float(of_group.mean()), 3) if of_group.size else None)
-    columns = [
-        pa.array([key[place] for key in groups], samples.schema.field(name).type) for place, name in enumerate(keys)
-    ]
+    firsts = pa.array([rows[0] for rows in groups], pa.int64())
+    columns = [samples[name].combine_chunks().take(firsts) for name in keys]
     lists, number = pa.list_(pa.float64()), pa.float64()
     types = [pa.int64(), lists, lists, number]
     columns += [pa.array(values, kind) for values, kind in zip(found.values(), types, strict=True)]
     return pa.table(columns, names=[*keys, *found])
+
+
+def _rows_of_groups(columns: Sequence[pa.ChunkedArray]) -> list[NDArray[np.int64]]:
+    """The rows of each combination of values, in the order of the first of them. Numbers stand for the values: a tuple
+    of Python objects for each of a million rows would take most of the memory."""
+    group_of = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        both = group_of * len(encoded.dictionary) + encoded.indices.to_numpy()
+        group_of = np.unique(both, return_inverse=True)[1]
+    if not group_of.size:
+        return []
+    rows = np.argsort(group_of, kind="stable")
+    groups = np.split(rows, np.flatnonzero(np.diff(group_of[rows])) + 1)
+    return sorted(groups, key=lambda rows: int(rows[0]))
 
 
 class Kernel(NamedTuple):
@@ -128,6 +139,16 @@ def busbw_of_times(kernel: Kernel, times_us: NDArray[Any]) -> Floats:
     np.floor(bandwidths, out=bandwidths)
     bandwidths /= 1e6
     return bandwidths
+
+
+class _Values:
+    """The values of a column, each a Python object that is made when it is asked for."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self._values = column.combine_chunks()
+
+    def __getitem__(self, row: int) -> Any:
+        return self._values[row].as_py()
 
 
 class _Lists:
