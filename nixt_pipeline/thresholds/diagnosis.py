@@ -159,7 +159,7 @@ class DiagnosisThresholds(Group):
     )
     seldom_killed_share: float = threshold(
         0.1,
-        "but where one communicator stands out and records are missing, it is worth a note up to this share",
+        "but where one communicator stands out, it is worth a note up to this share",
         "A judgement: nine of ten killed jobs look different.",
     )
     min_waited_share: float = threshold(

@@ -216,7 +216,7 @@ def _behind(
         past = _past(launch, series, first)
     limits = launch.limits
     shares = [_killed_share(past, stop, tracks) if past else 0.0 for stop in stops]
-    hung = [stop for stop, share in zip(stops, shares, strict=True) if share <= _seldom(stop, limits)]
+    hung = [stop for stop, share in zip(stops, shares, strict=True) if share <= limits.diagnosis.seldom_killed_share]
     if past and hung and stage_count == 1 and _might_go_on(launch, part, min(shares), *_further(stops, tracks)):
         hung = []
     untold = past is not None and _clocks_were_set(launch, part)
@@ -236,13 +236,9 @@ def _behind(
     ]
 
 
-def _seldom(stop: Stop, limits: Thresholds) -> float:
-    """At which share of its moments a job that was killed may leave such a stop, and it is still worth a note."""
-    return limits.diagnosis.seldom_killed_share if stop.chance > 0 else limits.diagnosis.may_be_killed_share
-
-
 def _hardly(stop: Stop, limits: Thresholds) -> float:
-    """The same for an alarm: where nothing is lost, each moment of the past shows exactly what a kill would leave."""
+    """At which share of its moments a job that was killed may leave such a stop, and it is an alarm: where nothing is
+    lost, each moment of the past shows exactly what a kill leaves."""
     return limits.diagnosis.may_be_killed_share if stop.chance > 0 else 0.0
 
 
