@@ -101,15 +101,15 @@ def _in_collectives(tables: LaunchTables) -> list[Columns]:
         return [spent]
     records = con.sql(queries.PARTIAL_RECORDS).fetchnumpy()
     keys, group = numbered(records["series"], records["block"])
-    at_place, fresh = np.zeros((2, keys.shape[1]))
-    at_place[group], fresh[group] = records["at_place"], records["fresh"]
+    at_place, fresh, most_us = np.zeros((3, keys.shape[1]))
+    at_place[group], fresh[group], most_us[group] = records["at_place"], records["fresh"], records["most_us"]
     number, member, time = typical_times(
         group, records["coll_sn"], records["process"], records["time_us"].astype(np.float64)
     )
     series, block = keys[:, number]
     shortest = np.full(keys.shape[1], np.inf)
     np.minimum.at(shortest, number, time)
-    carried = (1 - fresh[number]) * (time - shortest[number])
+    carried = np.minimum((1 - fresh[number]) * (time - shortest[number]), most_us[number])
     fitted = {
         "series": series.astype(np.uint64), "process": member, "block": block,
         "time_us": at_place[number] * time, "carried_us": at_place[number] * carried,

@@ -3,7 +3,7 @@
 Where communication overlaps computation, a rank that is ahead goes on computing while its collective waits: the same
 lag is then seen in one collective after the other, and adding it up counts it many times. A model of both kinds of job:
 lag of a rank = share carried over x its lag in the collective before + what is new. Nothing is carried over where a
-collective holds up its ranks, for they leave it together.
+collective holds up its ranks, for they leave it together; nor of a lag that is larger than what computes meanwhile.
 
 The share is told from the signs of successive changes of a rank's lag, which neither outliers nor lasting faults move.
 Changes of independent lags have correlation -1/2, changes of lags carried over have -(1 - share)/2, and for normal
@@ -20,6 +20,8 @@ _SEEN_AT_A_PLACE = 8
 _LEAST_PAIRS = 400
 # A smaller share is noise. Not all is ever carried over: who is ahead of the others waits for them once in a while.
 _LEAST_CARRIED, _MOST_CARRIED = 0.3, 0.85
+# A lag of so many usual waits is more than a job can overlap: all others catch up with it in the collective that waits.
+_USUAL_WAITS = 4.0
 
 _FRESH_SHARES = """
 CREATE OR REPLACE TEMP TABLE fresh_shares AS
@@ -53,6 +55,11 @@ pairs AS (
     FROM changes
     WINDOW of_rank AS (PARTITION BY comm, coll, writer ORDER BY coll_sn)
 ),
+waits AS (
+    SELECT k.shape, median(u.max_exec_time_us - u.min_exec_time_us) AS waited_us
+    FROM usable_cells AS u JOIN diagnosed_communicators AS k USING (comm)
+    GROUP BY k.shape
+),
 kinds AS (
     SELECT shape, max(1 + 2 * sin(pi() * signs / 2)) AS carried
     FROM (
@@ -64,14 +71,18 @@ kinds AS (
     )
     GROUP BY shape
 )
-SELECT k.comm, CASE WHEN kinds.carried >= $least THEN 1 - least(kinds.carried, $most) ELSE 1 END AS fresh
+SELECT
+    k.comm, CASE WHEN kinds.carried >= $least THEN 1 - least(kinds.carried, $most) ELSE 1 END AS fresh,
+    $usual_waits * coalesce(w.waited_us, 0) AS most_us
 FROM diagnosed_communicators AS k
 LEFT JOIN kinds ON kinds.shape = k.shape
+LEFT JOIN waits AS w ON w.shape = k.shape
 """
 
 
 def measure_overlap(con: duckdb.DuckDBPyConnection) -> None:
-    """Create the temporary table `fresh_shares`: by communicator (`comm`), the share of its waiting that is `fresh`.
+    """Create the temporary table `fresh_shares`: by communicator (`comm`), the share of its waiting that is `fresh`,
+    and how much of one wait is carried over at most (`most_us`).
 
     Communicators of the same shape are one kind, and of their collectives the one that shows the
     most overlap speaks for all, for they run in one stream. 1 where nothing is carried over, or too little recorded to
@@ -81,6 +92,6 @@ def measure_overlap(con: duckdb.DuckDBPyConnection) -> None:
         _FRESH_SHARES,
         {
             "communicators": _COMMUNICATORS, "collectives": _COLLECTIVES, "seen": _SEEN_AT_A_PLACE,
-            "pairs": _LEAST_PAIRS, "least": _LEAST_CARRIED, "most": _MOST_CARRIED,
+            "pairs": _LEAST_PAIRS, "least": _LEAST_CARRIED, "most": _MOST_CARRIED, "usual_waits": _USUAL_WAITS,
         },
     )  # fmt: skip

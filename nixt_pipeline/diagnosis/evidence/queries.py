@@ -230,24 +230,26 @@ placed AS (
     ANTI JOIN left_out AS l ON l.comm_key = r.comm_key AND l.coll = r.coll AND l.coll_sn = r.coll_sn
     WHERE r.coll_sn BETWEEN s.lo AND s.hi
 ),
-sums AS (
-    SELECT comm, coll, block, place, writer, sum(time_us) AS time_us
-    FROM placed
-    GROUP BY comm, coll, block, place, writer
-),
 transfers AS (
-    SELECT comm, coll, block, place, sum(min_exec_time_us) AS shortest_us
+    SELECT comm, coll, block, place, avg(min_exec_time_us) AS shortest_us
     FROM blocked_cells
     WHERE whole
     GROUP BY comm, coll, block, place
+),
+sums AS (
+    SELECT
+        t.comm, t.coll, t.block, t.place, t.writer, sum(t.time_us) AS time_us,
+        sum(least((1 - f.fresh) * (t.time_us - m.shortest_us), f.most_us)) AS carried_us
+    FROM placed AS t
+    JOIN transfers AS m ON m.comm = t.comm AND m.coll = t.coll AND m.block = t.block AND m.place = t.place
+    JOIN fresh_shares AS f ON f.comm = t.comm
+    GROUP BY t.comm, t.coll, t.block, t.place, t.writer
 )
 SELECT
-    hash(t.comm, t.coll, t.place) AS series, p.process, t.block,
-    b.weight * t.time_us AS time_us, b.weight * (1 - f.fresh) * (t.time_us - m.shortest_us) AS carried_us
+    hash(t.comm, t.coll, t.place) AS series, p.process, t.block, b.weight * t.time_us AS time_us,
+    b.weight * t.carried_us AS carried_us
 FROM sums AS t
 JOIN blocks AS b ON b.whole AND b.comm = t.comm AND b.coll = t.coll AND b.block = t.block AND b.place = t.place
-JOIN transfers AS m ON m.comm = t.comm AND m.coll = t.coll AND m.block = t.block AND m.place = t.place
-JOIN fresh_shares AS f ON f.comm = t.comm
 JOIN diagnosed_processes AS p ON p.writer = t.writer
 """
 
@@ -270,7 +272,7 @@ ORDER BY ALL
 # The single records of the other blocks.
 PARTIAL_RECORDS = """
 SELECT
-    hash(b.comm, b.coll, b.place) AS series, b.coll_sn, b.block, b.at_place, f.fresh, p.process,
+    hash(b.comm, b.coll, b.place) AS series, b.coll_sn, b.block, b.at_place, f.fresh, f.most_us, p.process,
     e.coll_exec_time_us AS time_us
 FROM ordered_records AS e
 JOIN (
@@ -288,14 +290,16 @@ LAST_ARRIVALS = """
 WITH waits AS (
     SELECT
         b.comm, b.block, b.last_member, b.max_exec_time_us - b.min_exec_time_us AS waited_us, b.min_exec_time_us,
-        f.fresh,
+        f.fresh, f.most_us,
         b.at_place / count(*) OVER (PARTITION BY b.comm, b.coll, b.place, b.block)
         * $blocks / count(DISTINCT b.block) OVER (PARTITION BY b.comm, b.coll, b.place)
         * k.n_ranks / b.ranks_seen AS weight
     FROM blocked_cells AS b JOIN diagnosed_communicators AS k USING (comm) JOIN fresh_shares AS f USING (comm)
     WHERE b.ranks_seen > 1
 )
-SELECT w.comm, w.block, p.process, count(*) AS cells, sum(w.weight * w.fresh * w.waited_us) AS waited_us
+SELECT
+    w.comm, w.block, p.process, count(*) AS cells,
+    sum(w.weight * greatest(w.fresh * w.waited_us, w.waited_us - w.most_us)) AS waited_us
 FROM waits AS w
 JOIN diagnosed_members AS p ON p.comm = w.comm AND p.member = w.last_member
 WHERE w.waited_us > greatest($floor_us, $share * w.min_exec_time_us)
