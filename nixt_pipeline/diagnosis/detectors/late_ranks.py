@@ -26,7 +26,8 @@ _AS_LATE = 1.25
 @dataclass(frozen=True)
 class LateGroup(Suspect):
     """The `members` of which the first is the latest, and makes the others late or may do so. `shadow`: it may be one
-    of somebody worse. `rank_zero`: it may be late now and then because of its role, as rank 0 or the first replica."""
+    of somebody worse. `rank_zero`: it may be late now and then because of its role, as rank 0, the first
+    replica or the first machine."""
 
     members: tuple[Late, ...]
     severity: Severity
@@ -64,8 +65,10 @@ def grouped(seen: Observations, late: list[Late], limits: Thresholds) -> list[La
         severity = severity_by_cost(first.typical_share, first.slowdown or 1.0, limits.diagnosis.p1_slowdown, limits)
         shadow = not _stands_apart(first, named, limits)
         role = first.intermittent and _is_rank_zero(seen, first)
-        told: Severity = "info" if role else severity if _sure(seen, first, group) and not shadow else "P2"
-        groups.append(LateGroup(tuple(group), told, shadow, role))
+        may_be_role = first.intermittent and _is_first_machine(seen, first)
+        sure = _sure(seen, first, group) and not shadow and not may_be_role
+        told: Severity = "info" if role else severity if sure else "P2"
+        groups.append(LateGroup(tuple(group), told, shadow, role or may_be_role))
         named.append(first)
     return groups
 
@@ -77,6 +80,13 @@ def _is_rank_zero(seen: Observations, first: Late) -> bool:
     if more:
         return _is_first_replica(frozenset(first.processes), seen.stages()[first.stage], seen.communicators)
     return all(comm.members[0] == process for comm in seen.communicators if process in comm.members)
+
+
+def _is_first_machine(seen: Observations, first: Late) -> bool:
+    """Whether it has the first ranks of all of its communicators, as a machine has that writes for the others."""
+    own = frozenset(first.processes)
+    shared = [comm.members for comm in seen.communicators if not own.isdisjoint(comm.members)]
+    return len(own) > 1 and all(own.issuperset(members[: len(own.intersection(members))]) for members in shared)
 
 
 def _is_first_replica(own: frozenset[Process], stage: frozenset[Process], comms: Iterable[Communicator]) -> bool:

@@ -106,7 +106,11 @@ def late_finding(seen: Observations, late: LateGroup) -> Finding:
 
 
 def _role(first: Late) -> str:
-    who = "It is rank 0: if it writes" if len(first.processes) == 1 else "They are the first replica: if they write"
+    who = (
+        "It is rank 0: if it writes"
+        if len(first.processes) == 1
+        else ("They are the first ranks of their communicators, as the first replica is: if they write")
+    )
     return f" {who} checkpoints or logs while all others wait, this is what they cost."
 
 

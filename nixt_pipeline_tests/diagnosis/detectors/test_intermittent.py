@@ -1,6 +1,7 @@
 """Two hosts or four, two processes each; a block lasts one second, of which some blocks hold a hesitation."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -103,3 +104,18 @@ def test_the_first_replica_may_be_writing_checkpoints_and_raises_no_alarm(late: 
     [finding] = late_findings(seen, find_hesitations(seen, [], LIMITS))
     assert (finding.severity, finding.hosts) == (severity, (late,))
     assert ("first replica" in finding.next_step) == (severity == "info")
+
+
+@pytest.mark.parametrize(("late", "role"), [("a", True), ("b", False)])
+def test_the_first_machine_may_be_writing_for_the_others_and_is_a_note(late: str, role: bool) -> None:
+    # Eight processes of one communicator; all of one host are late by 400 ms of a second in every fifth block.
+    waits_us = {
+        process: [0.0 if process[0] == late else 400_000.0 * (block in FIFTH) for block in range(40)]
+        for process in PROCESSES
+    }
+    arrivals = [Arrival(0, block, (late, 1), 10, 400_000.0) for block in FIFTH]
+    seen = observations([communicator(0, *PROCESSES)], wait_us=waits_us, arrivals=arrivals, blocks=40)
+    entities = [replace(entity, typical_share=0.2) for entity in find_hesitations(seen, [], LIMITS)]
+    [finding] = late_findings(seen, entities)
+    assert (finding.hosts, finding.severity) == ((late,), "P2" if role else "P1")
+    assert ("first ranks" in finding.next_step) == role

@@ -25,7 +25,12 @@ def lags(carried: float, seed: int) -> NDArray[np.float64]:
 
 
 def fresh_share(lag_us: NDArray[np.float64], per_step: int = 1) -> float:
-    """What `measure_overlap` says of a communicator whose ranks wait for one another like this."""
+    """The share of the waiting that is new in a communicator whose ranks wait for one another like this."""
+    return measured(lag_us, per_step)[0]
+
+
+def measured(lag_us: NDArray[np.float64], per_step: int = 1) -> tuple[float, float]:
+    """What `measure_overlap` says of it: that share, and how much of one wait is carried over at most."""
     times = 1_000 + lag_us.max(axis=1, keepdims=True) - lag_us
     events = pd.DataFrame(
         {
@@ -34,7 +39,12 @@ def fresh_share(lag_us: NDArray[np.float64], per_step: int = 1) -> float:
             "coll_sn": np.repeat(np.arange(COLLECTIVES), RANKS), "coll_exec_time_us": times.ravel(),
         }
     )  # fmt: skip
-    cells = pd.DataFrame({"comm": 0, "coll": "AllReduce", "coll_sn": np.arange(COLLECTIVES), "ranks_seen": RANKS})
+    cells = pd.DataFrame(
+        {
+            "comm": 0, "coll": "AllReduce", "coll_sn": np.arange(COLLECTIVES), "ranks_seen": RANKS,
+            "min_exec_time_us": times.min(axis=1), "max_exec_time_us": times.max(axis=1),
+        }
+    )  # fmt: skip
     series = pd.DataFrame(
         {
             "comm": [0], "coll": ["AllReduce"], "n_ranks": [RANKS], "shape": [7], "cells": [COLLECTIVES],
@@ -53,8 +63,16 @@ def fresh_share(lag_us: NDArray[np.float64], per_step: int = 1) -> float:
             " SELECT 0 AS comm, hash('0xc', 'dp', 4, 1) AS comm_key, 4 AS n_ranks, 7 AS shape"
         )
         measure_overlap(con)
-        [(fresh,)] = con.sql("SELECT fresh FROM fresh_shares").fetchall()
-    return float(fresh)
+        [(fresh, most_us)] = con.sql("SELECT fresh, most_us FROM fresh_shares").fetchall()
+    return float(fresh), float(most_us)
+
+
+def test_of_a_wait_no_more_is_carried_over_than_some_usual_waits() -> None:
+    # Rank 0 of four is 100 us behind the others, and in every tenth collective 50 ms: that is no lag to be overlapped.
+    lag_us = np.zeros((COLLECTIVES, RANKS))
+    lag_us[:, 0] = 100.0
+    lag_us[::10, 0] = 50_000.0
+    assert measured(lag_us)[1] == 400.0
 
 
 @pytest.mark.parametrize("seed", range(3))
