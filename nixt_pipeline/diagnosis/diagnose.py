@@ -101,7 +101,7 @@ def diagnose_views(
     # Of the longest launch.
     resolution = max(told.powers, key=lambda power: power[0])[1] if told.powers else Resolution(None)
     coverage = replace(recorded.coverage, least_cost_share=resolution.least_cost_share)
-    told.findings += attempts.informative("lost records", capture_findings, recorded) or []
+    told.findings += attempts.informative("lost records", capture_findings, recorded, limits) or []
     told.findings += [launches_left_out(len(left_out), left_out[0].records, len(chosen))] if left_out else []
     findings = ranked(capped(finding, coverage, limits) for finding in told.findings)
     alarming = any(finding.severity != "info" for finding in findings)

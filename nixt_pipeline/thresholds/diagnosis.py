@@ -216,3 +216,19 @@ class DiagnosisThresholds(Group):
     min_stalls: int = threshold(
         2, "times that transfers must stand still to be told", "Once may be a switch that was replaced."
     )
+    told_loss_share: float = threshold(
+        0.02,
+        "lost records are told for information from this share on",
+        "Less is lost at the ends of most logs.",
+    )
+    capture_gap_share: float = threshold(
+        0.5,
+        "as is a process of which a smaller share of what its peers have was recorded",
+        "A judgement: it was not recorded as they were.",
+    )
+    many_short_logs_share: float = threshold(
+        0.5,
+        "when a larger share of the logs ends early, it is the end of the job that was not recorded, and no process is"
+        " called silent",
+        "A judgement: more than half are no exception.",
+    )

@@ -15,23 +15,19 @@ from nixt_pipeline.diagnosis.evidence.coverage import (
 from nixt_pipeline.diagnosis.evidence.frontier import EarlyEnd
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, name_of, names_of
 from nixt_pipeline.diagnosis.findings import Finding, RunCoverage
-
-# Fewer lost records than this share are not worth a line.
-_WORTH_A_LINE = 0.02
-# When more logs than this share end early, it is the end of the job that was not recorded.
-_MANY = 0.5
-# A process of which less than half of what the others have was recorded was not recorded as they were.
-_GAP = 0.5
+from nixt_pipeline.settings import Thresholds
 
 
-def capture_findings(recorded: Recorded) -> list[Finding]:
+def capture_findings(recorded: Recorded, limits: Thresholds) -> list[Finding]:
     """What was lost, whose records lack most, and whose log ends early: it says nothing about the job, and is told for
     information, or as a note where a process stopped logging."""
-    return [*_record_loss(recorded.coverage), *_capture_gap(recorded.coverage, recorded.captures), *_silent(recorded)]
+    coverage = recorded.coverage
+    gap = _capture_gap(coverage, recorded.captures, limits)
+    return [*_record_loss(coverage, limits), *gap, *_silent(recorded, limits)]
 
 
-def _record_loss(coverage: RunCoverage) -> list[Finding]:
-    if coverage.capture_rate is None or 1 - coverage.capture_rate < _WORTH_A_LINE:
+def _record_loss(coverage: RunCoverage, limits: Thresholds) -> list[Finding]:
+    if coverage.capture_rate is None or 1 - coverage.capture_rate < limits.diagnosis.told_loss_share:
         return []
     causes = sorted(coverage.losses.items(), key=lambda item: -item[1])
     shares = ", ".join(f"{lost:,} ({cause})" for cause, lost in causes)
@@ -68,10 +64,10 @@ _ADVICE = {
 }
 
 
-def _capture_gap(coverage: RunCoverage, captures: list[Capture]) -> list[Finding]:
+def _capture_gap(coverage: RunCoverage, captures: list[Capture], limits: Thresholds) -> list[Finding]:
     """Processes with far fewer records than the middle one, and processes without any."""
     typical = captures[len(captures) // 2].rate if captures else 0.0
-    poor = [capture for capture in captures if capture.rate < _GAP * typical]
+    poor = [capture for capture in captures if capture.rate < limits.diagnosis.capture_gap_share * typical]
     missing = max(0, coverage.ranks_expected - coverage.ranks_seen)
     if not poor and not missing:
         return []
@@ -98,10 +94,10 @@ def _capture_gap(coverage: RunCoverage, captures: list[Capture]) -> list[Finding
     ]
 
 
-def _silent(recorded: Recorded) -> list[Finding]:
+def _silent(recorded: Recorded, limits: Thresholds) -> list[Finding]:
     """A finding for each process whose log ends long before its peers', unless those are many: then none is told."""
     long = {process: end for process, end in recorded.early.items() if end.long}
-    if len(long) > _MANY * recorded.coverage.ranks_seen:
+    if len(long) > limits.diagnosis.many_short_logs_share * recorded.coverage.ranks_seen:
         return []
     return [_silent_process(process, end, process in recorded.cut) for process, end in sorted(long.items())]
 

@@ -57,7 +57,7 @@ def test_what_one_rank_lacks_has_no_known_cause(tmp_path: Path, settings: Settin
     assert coverage.losses == {"unknown": 8}
     assert coverage.lowest_capture_rate == pytest.approx(0.2)
     assert (captures[0].process[1], captures[0].rate) == (103, 0.2)
-    loss, gap = capture_findings(recorded)
+    loss, gap = capture_findings(recorded, Thresholds())
     assert (loss.kind, loss.severity, gap.kind, gap.severity) == ("record-loss", "info", "capture-gap", "info")
     assert gap.processes == ("node-01-pid103",)
     assert "the process with the fewest, of those that left a log, wrote 20.0%" in loss.evidence
@@ -66,7 +66,7 @@ def test_what_one_rank_lacks_has_no_known_cause(tmp_path: Path, settings: Settin
 def test_nothing_is_said_where_nothing_was_lost(tmp_path: Path, settings: Settings) -> None:
     recorded = measured(write(tmp_path / "job", {rank: list(range(10)) for rank in range(4)}), settings)
     assert recorded.coverage.capture_rate == 1
-    assert capture_findings(recorded) == []
+    assert capture_findings(recorded, Thresholds()) == []
 
 
 def test_a_log_that_ends_early_is_not_a_process_that_fell_silent(tmp_path: Path, settings: Settings) -> None:
@@ -75,7 +75,7 @@ def test_a_log_that_ends_early_is_not_a_process_that_fell_silent(tmp_path: Path,
     numbers = {rank: list(range(400)) for rank in range(3)} | {3: list(range(300))}
     recorded = measured(write(tmp_path / "job", numbers), settings)
     assert recorded.coverage.losses == {"log ends before its process did": 100}
-    _, silent = capture_findings(recorded)
+    _, silent = capture_findings(recorded, Thresholds())
     assert (silent.kind, silent.severity, silent.processes) == ("process-silent", "P2", ("node-01-pid103",))
     assert "ends 100 records early: its peers completed collectives that need it" in silent.evidence
 
@@ -87,7 +87,7 @@ def test_a_file_that_ends_within_a_record_was_cut(tmp_path: Path, settings: Sett
     recorded = measured(job, settings)
     assert recorded.coverage.losses == {"file cut short": 100}
     assert recorded.coverage.cut_files == 1
-    silent = capture_findings(recorded)[-1]
+    silent = capture_findings(recorded, Thresholds())[-1]
     assert (silent.kind, silent.severity) == ("process-silent", "info")
     assert "Its file was cut" in silent.evidence
 
@@ -99,7 +99,7 @@ def test_a_cut_file_of_one_container_says_nothing_of_the_file_of_another(tmp_pat
         log = write_log(tmp_path / "job" / f"c{rank}" / "node-01-pid1.log", *lines)
         if rank == 0:
             log.write_text(log.read_text() + lines[0][:50])
-    silent = capture_findings(measured(tmp_path / "job", settings))[-1]
+    silent = capture_findings(measured(tmp_path / "job", settings), Thresholds())[-1]
     assert (silent.kind, silent.processes) == ("process-silent", ("node-01-pid1 (c3)",))
     assert "Its file ends with a whole record" in silent.evidence
 
@@ -127,7 +127,7 @@ def test_when_most_logs_end_early_it_is_the_end_of_the_job_that_is_missing(tmp_p
     numbers = {0: list(range(400))} | {rank: list(range(400 - 40 * rank)) for rank in range(1, 4)}
     recorded = measured(write(tmp_path / "job", numbers), settings)
     assert recorded.coverage.losses == {"log ends before its process did": 40 + 80 + 120}
-    assert [finding.kind for finding in capture_findings(recorded)] == ["record-loss"]
+    assert [finding.kind for finding in capture_findings(recorded, Thresholds())] == ["record-loss"]
 
 
 def test_one_slot_is_told_from_losses_at_random(tmp_path: Path, settings: Settings) -> None:
@@ -165,4 +165,4 @@ def test_where_hardly_anything_was_recorded_no_end_is_known(tmp_path: Path, sett
     # One record in forty; the last one of rank 3 is the first half of the job's.
     numbers = {rank: list(range(rank, 1_600, 40)) for rank in range(3)} | {3: list(range(3, 800, 40))}
     recorded = measured(write(tmp_path / "job", numbers), settings)
-    assert "process-silent" not in {finding.kind for finding in capture_findings(recorded)}
+    assert "process-silent" not in {finding.kind for finding in capture_findings(recorded, Thresholds())}
