@@ -27,6 +27,7 @@ from nixt_pipeline.diagnosis.detectors.tracks import (
     series_of,
     tracks_of,
     without_end,
+    without_log,
 )
 from nixt_pipeline.diagnosis.detectors.unfinished import unfinished
 from nixt_pipeline.diagnosis.evidence.era import Era
@@ -80,10 +81,13 @@ def find_hangs(evidence: Evidence, _before: Sequence[Suspect], limits: Threshold
     halts: list[Halt] = []
     in_eras = _in_eras(launch, evidence.eras, most) if evidence.eras else ((launch, part) for part in whole[:most])
     for of_era, part in in_eras:
-        ended = [item for item in part.series if item.comm.number not in part.go_on]
+        cut = _cut_log(part, limits)
+        series = part.series if cut is None else without_log(part.series, cut)
+        ended = [item for item in series if item.comm.number not in part.go_on]
         if ended and ended_together(ended, limits):
-            of_part = replace(of_era, reaches=part.reaches, go_on=part.go_on)
-            halts += _stopped(of_part, part.part, part.series, part.edges)
+            ignored = of_era.ignored if cut is None else of_era.ignored | {cut}
+            of_part = replace(of_era, ignored=ignored, reaches=part.reaches, go_on=part.go_on)
+            halts += _stopped(of_part, part.part, series, part.edges)
     for part in whole[:most]:
         halts += _interrupted(launch, part.part, part.series, halts)
     left_out = tuple(part.part for part in whole[most:])
@@ -100,6 +104,14 @@ class _Examined:
     edges: list[Edge]
     reaches: list[Reach]
     go_on: frozenset[int] = frozenset()
+
+
+def _cut_log(part: _Examined, limits: Thresholds) -> Process | None:
+    """The one process whose log lost its tail where all others end together: one that dies loses what it had not
+    written. None where more have, or none has."""
+    ended = [item for item in part.series if item.comm.number not in part.go_on]
+    short = {process for item in ended for process, last in item.last.items() if last < item.furthest}
+    return short.pop() if len(short) == 1 and not ended_together(ended, limits) else None
 
 
 def _parts(

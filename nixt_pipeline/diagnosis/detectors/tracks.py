@@ -122,6 +122,15 @@ def series_of(
     return found
 
 
+def without_log(series: Iterable[Series], process: Process) -> list[Series]:
+    """The same as told by the logs of the others, where there are such."""
+    return [
+        replace(item, last={other: last for other, last in item.last.items() if other != process})
+        for item in series
+        if item.last.keys() - {process}
+    ]
+
+
 def _lost(reaches: Sequence[Reach], one_slot: bool) -> float:
     """The share of records missing before the last ones. What a slot overwrote begins with the first of all."""
     first = 0 if one_slot else min(reach.first for reach in reaches)

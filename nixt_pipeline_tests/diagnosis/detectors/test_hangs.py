@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nixt_pipeline.diagnosis.detectors.stopped import Stop, stopped_first, together
-from nixt_pipeline.diagnosis.detectors.tracks import Series, ended_together, tracks_of, without_end
+from nixt_pipeline.diagnosis.detectors.tracks import Series, ended_together, tracks_of, without_end, without_log
 from nixt_pipeline.diagnosis.evidence.frontier import EarlyEnd
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Edge
 from nixt_pipeline.diagnosis.evidence.processes import Process
@@ -209,3 +209,14 @@ def test_a_log_without_its_end_is_left_aside_unless_the_whole_job_was_cut_off() 
     assert without_end(early(*two), frozenset(two), everyone) == set(two)
     assert without_end(early(*two, long=True), frozenset(), everyone) == set(two)
     assert without_end(early(*everyone), frozenset(), everyone) == set()
+
+
+def test_the_log_of_one_process_can_be_left_out() -> None:
+    # Three pairs; of the third, which stopped first, one process lost its last record when it died.
+    died = series(3, {("a", 3): 148, ("b", 3): 149})
+    told = without_log([pair(1, 152), pair(2, 152), died], ("a", 3))
+    assert not ended_together([pair(1, 152), pair(2, 152), died], Thresholds())
+    assert ended_together(told, Thresholds())
+    assert stopped(told) == [({3}, {("a", 3), ("b", 3)})]
+    # Who had a communicator of its own leaves nothing of it.
+    assert without_log([series(1, {("a", 3): 5})], ("a", 3)) == []
