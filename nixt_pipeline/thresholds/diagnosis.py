@@ -232,3 +232,8 @@ class DiagnosisThresholds(Group):
         " called silent",
         "A judgement: more than half are no exception.",
     )
+    unwritten_us: float = threshold(
+        1_000_000.0,
+        "nor are as many as are sent in this time: a process that is killed has not written its last records",
+        "Dump intervals of up to a second are in use; the plugin's documentation has 500 ms.",
+    )

@@ -36,7 +36,7 @@ def find_mismatches(
     by_comm: dict[int, list[SizeMismatch]] = defaultdict(list)
     for mismatch in evidence.size_mismatches:
         by_comm[mismatch.comm].append(mismatch)
-    edges = unreceived(evidence.seen.edges, evidence.recorded.early, limits.diagnosis.unmatched_p2p)
+    edges = unreceived(evidence.seen.edges, evidence.recorded.early, limits)
     return [
         *(Disagreement(comms[number], tuple(sizes)) for number, sizes in by_comm.items()),
         *(Unreceived(comms[edge.comm], edge) for edge in edges),
@@ -48,12 +48,20 @@ def cut_short(edges: Iterable[Edge]) -> frozenset[Process]:
     return frozenset(edge.source for edge in edges if edge.lossless and edge.received > edge.sent)
 
 
-def unreceived(edges: Collection[Edge], early: Collection[Process], least: int) -> list[Edge]:
-    """The edges on which at least `least` operations more were sent than received, by two logs that lack nothing and
-    reach to the end: neither of an `early` process nor cut short."""
+def unreceived(edges: Collection[Edge], early: Collection[Process], limits: Thresholds) -> list[Edge]:
+    """The edges on which more was sent than received, by two logs that lack nothing and reach to the end: neither of an
+    `early` process nor cut short. Not what is sent within a pass of the dump thread: who is killed has not written the
+    last."""
     ended = cut_short(edges).union(early)
     return [
         edge
         for edge in edges
-        if edge.lossless and edge.sent - edge.received >= least and ended.isdisjoint((edge.source, edge.target))
+        if edge.lossless
+        and edge.sent - edge.received >= _least(edge, limits)
+        and ended.isdisjoint((edge.source, edge.target))
     ]
+
+
+def _least(edge: Edge, limits: Thresholds) -> float:
+    per_us = edge.pace.per_us or 0.0
+    return max(limits.diagnosis.unmatched_p2p, per_us * limits.diagnosis.unwritten_us)
