@@ -45,7 +45,7 @@ from nixt_pipeline.store import catalog
 from nixt_pipeline.store.manifest import read_manifest
 
 # Changes whenever a diagnosis would.
-VERSION = "16"
+VERSION = "17"
 
 _ERA = "what was done between changes of communicators"
 

@@ -38,7 +38,7 @@ class Resolution:
 
 def resolution_of(seen: Observations, limits: Thresholds) -> Resolution:
     """What could have been told of the launch, had it been there."""
-    if _several_gpus(seen):
+    if _several_gpus(seen) or _one_process_id(seen):
         return Resolution(None, "several GPUs")
     stages = [stage for stage in seen.stages() if len(stage) > 1]
     if sum(map(len, stages)) * 2 < len(seen.processes) - len(unordered(seen, limits)) or not stages:
@@ -87,6 +87,14 @@ class Judged:
     def partly(self) -> bool:
         """Whether some of the processes can be judged, and others not."""
         return self.processes > 0 and bool(self.left_out)
+
+
+def _one_process_id(seen: Observations) -> bool:
+    """Whether only ranks of one process id could be compared, of which the log does not say which is in which
+    communicator: what they spend is shared out among them, so that none can differ."""
+    unsure = {member for comm in seen.communicators if not comm.certain for member in comm.members}
+    compared = [stage for stage in seen.stages() if len(stage) > 1]
+    return bool(compared) and all(len({process[:2] for process in stage}) == 1 and stage & unsure for stage in compared)
 
 
 def _several_gpus(seen: Observations) -> bool:

@@ -184,11 +184,12 @@ def _at_one_pace(tracks: Sequence[Track]) -> list[Track]:
     of_kind: dict[tuple[Hashable, ...], list[Track]] = defaultdict(list)
     for track in tracks:
         of_kind[track.kind].append(track)
-    return [
-        replace(track, family=(*track.family, number), kind=(*track.kind, number))
-        for members in of_kind.values()
-        for track, number in zip(members, alike([track.pace for track in members]), strict=True)
-    ]
+    told = []
+    for members in of_kind.values():
+        numbers = alike([track.pace for track in members], [track.reached for track in members])
+        for track, number in zip(members, numbers, strict=True):
+            told.append(replace(track, family=(*track.family, number), kind=(*track.kind, number)))
+    return told
 
 
 def _apart(tracks: Iterable[Track]) -> list[Track]:

@@ -14,7 +14,7 @@ from nixt_pipeline.diagnosis.evidence.passes import SAME_PASS_US
 from nixt_pipeline.diagnosis.evidence.processes import Process
 
 # Fewer steps show no regularity.
-_REGULAR = 20
+_REGULAR = 10
 
 Kind = tuple[Hashable, ...]
 

@@ -17,6 +17,8 @@ from typing import TypeGuard
 _SAME_PACE = 1.05
 # Messages of a stage with the embedding are two or three times as long as those of another; a loss has 4 bytes.
 _SAME_SIZE = 8.0
+# Who stops in a hang is a step or two behind; what does something else has done many times as much, or as little.
+_AS_MUCH = 1.5
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,24 @@ def middle(paces: Iterable[Pace]) -> Pace:
     return Pace(median(speeds) if speeds else None, median(sizes) if sizes else None)
 
 
-def alike(paces: Sequence[Pace]) -> list[int]:
-    """A number for each of them, equal for those that may do the same work. What is not known is like what is not."""
-    sizes = classes([pace.size_bytes for pace in paces], _SAME_SIZE)
-    speeds = classes([pace.per_us for pace in paces], _SAME_PACE)
+def alike(paces: Sequence[Pace], done: Sequence[int] = ()) -> list[int]:
+    """A number for each of them, equal for those that may do the same work. What is not known is like what is not, and
+    like the only ones that had `done` about as much: who stops just before a pace can be told has none."""
+    sizes = _with_unknown(classes([pace.size_bytes for pace in paces], _SAME_SIZE), done)
+    speeds = _with_unknown(classes([pace.per_us for pace in paces], _SAME_PACE), done)
     numbers: dict[tuple[int, int], int] = {}
     return [numbers.setdefault(key, len(numbers)) for key in zip(sizes, speeds, strict=True)]
+
+
+def _with_unknown(classes: list[int], done: Sequence[int]) -> list[int]:
+    """The same with those that are in no class in the only one of which some have done about as much."""
+    known = [(count, number) for count, number in zip(done, classes, strict=False) if number >= 0]
+
+    def class_of(count: int) -> int:
+        near = {number for other, number in known if max(count, other) <= _AS_MUCH * min(count, other)}
+        return near.pop() if len(near) == 1 else -1
+
+    return [class_of(done[place]) if number < 0 and done else number for place, number in enumerate(classes)]
 
 
 def classes(values: Sequence[float | None], ratio: float) -> list[int]:

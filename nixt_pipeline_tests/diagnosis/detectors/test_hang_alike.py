@@ -77,3 +77,11 @@ def test_one_record_of_what_a_slot_overwrites_nearly_always_does_not_end_it() ->
         *reach(2, "AllGather", 59, 2, 6_000_000),
     ]
     assert stopped(series_of([*reduced, *gathered], comms, frozenset(), one_slot=True)) == []
+
+
+def test_who_stops_just_before_its_pace_can_be_told_is_like_those_that_did_about_as_much() -> None:
+    pace, unknown = Pace(1.0), Pace(None)
+    assert alike([pace, pace, unknown], [20, 20, 19]) == [0, 0, 0]
+    # A few operations at the start are something else, and of two that are equally near, it is not known which.
+    assert alike([pace, pace, unknown], [1_000, 1_000, 5]) == [0, 0, 1]
+    assert alike([pace, Pace(2.0), unknown], [20, 21, 19]) == [0, 1, 2]

@@ -93,6 +93,15 @@ def test_processes_that_share_several_groups_that_do_the_same_drive_several_gpus
     assert resolution_of(observations(groups, transfers=seldom, blocks=40), LIMITS).obstacle is None
 
 
+def test_ranks_of_one_process_are_not_compared_where_it_is_not_known_which_is_in_which_group() -> None:
+    ranks = [("a", 7, f" rank {rank}") for rank in range(4)]
+    world = communicator(0, *ranks)
+    pairs = [replace(communicator(n, *ranks[2 * n - 2 : 2 * n]), certain=False) for n in (1, 2)]
+    assert resolution_of(observations([world, *pairs], blocks=40), LIMITS).obstacle == "several GPUs"
+    # With the whole job's communicator alone, each rank has times of its own.
+    assert resolution_of(observations([world], blocks=40), LIMITS).obstacle is None
+
+
 def test_groups_that_follow_one_another_are_of_one_gpu_each() -> None:
     groups = [communicator(number, *MEMBERS) for number in (0, 1)]
     groups = [replace(comm, span=(at, at + 20_000_000)) for comm, at in zip(groups, (0, 20_000_000), strict=True)]
