@@ -29,8 +29,9 @@ from nixt_pipeline.store.files import where_possible, write_text
 from nixt_pipeline.store.identity import run_of
 from nixt_pipeline.store.integrity import discard_damaged_results
 from nixt_pipeline.store.locate import NoLogsError
-from nixt_pipeline.store.manifest import Manifest, read_manifest
+from nixt_pipeline.store.manifest import Manifest, read_manifest, without_logs
 from nixt_pipeline.store.reading import warn_once
+from nixt_pipeline.store.seals import renew_damaged_note
 
 
 def run_name(directory: Path, settings: Settings) -> str:
@@ -106,7 +107,7 @@ def repair_run(run: str, settings: Settings) -> None:
     if any(not checked.derived for checked in damaged):
         directory = logs_directory(run, settings)
         if directory is None:
-            raise NoLogsError(f"nothing says where its logs were; nixt ingest DIR --run {run} rebuilds it")
+            raise NoLogsError(without_logs(settings, run))
         if not directory.is_dir():
             raise NoLogsError(f"the logs are gone: {directory}; put them back, or nixt ingest DIR --run {run}")
         missing = missing_logs(run, settings, directory)
@@ -116,6 +117,8 @@ def repair_run(run: str, settings: Settings) -> None:
                 f" {', '.join(missing[:5])}; put them back, or nixt ingest {directory} --run {run} stores what is left"
             )
         ingest.ingest(directory, run, settings)
+    if any(checked.derived for checked in damaged):
+        renew_damaged_note(settings, run)
     if damaged and any(checked.derived for checked in found):
         analyse_run(run, settings)
 

@@ -13,8 +13,8 @@ from nixt_pipeline.obstacles import misplaced
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.catalog import publish_catalog
-from nixt_pipeline.store.checking import Checked, check_run
-from nixt_pipeline.store.manifest import StoreVersionError, published_runs
+from nixt_pipeline.store.checking import Checked, check_run, logs_directory
+from nixt_pipeline.store.manifest import StoreVersionError, published_runs, without_logs
 
 
 @click.command()
@@ -43,6 +43,8 @@ def check(context: click.Context, runs: tuple[str, ...], repair: bool, output_fo
             _renew_catalog(settings)
     if output_format == "text":
         _print_text(found)
+        if not repair:
+            _advise(found, settings)
     else:
         rows = [(c.run, str(c.path), c.state, c.problem, c.derived) for c in found]
         print_rows(["run", "path", "state", "problem", "derived"], rows, output_format)
@@ -107,6 +109,14 @@ def _print_text(found: list[Checked]) -> None:
         click.echo(f"{f'run {run}' if run else 'beside the runs'}: {len(its)} files: {words}")
         for checked in damaged:
             click.echo(visible(f"  {checked.path}: {checked.problem}"))
-    remedies = sorted({checked.run for checked in found if checked.state == "damaged" and checked.run})
-    if remedies:
-        say(f"to rebuild: nixt check {' '.join(remedies)} --repair")
+
+
+def _advise(found: list[Checked], settings: Settings) -> None:
+    """Say how damaged runs are made whole again. After a repair that failed, its reason has said it."""
+    damaged = sorted({checked.run for checked in found if checked.state == "damaged" and checked.run})
+    rebuilt = [run for run in damaged if logs_directory(run, settings)]
+    if rebuilt:
+        say(f"to rebuild: nixt check {' '.join(rebuilt)} --repair")
+    for run in damaged:
+        if run not in rebuilt:
+            say(f"run {run}: {without_logs(settings, run)}")

@@ -15,6 +15,7 @@ from nixt_pipeline.diagnosis.wording.text import as_markdown, as_text
 from nixt_pipeline.errors import StorageError
 from nixt_pipeline.inert import json_text, visible, visible_lines
 from nixt_pipeline.inspector.operations import format_bytes
+from nixt_pipeline.inspector.runs import run_id
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, unread
 from nixt_pipeline.store.accounts import IngestSummary
@@ -34,6 +35,7 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.pass_obj
 def ingest(settings: Settings, directory: Path, run: str | None, output_format: str) -> None:
     """Validate and store the logs of one job. Files that have not changed since the last ingest are skipped."""
+    _say_if_renamed(run)
     with input_errors():
         summary = ingest_directory(directory, run, settings)
         nothing = None if summary.records["stored"] else unread.no_records(summary.run, settings)
@@ -63,6 +65,7 @@ def decode(settings: Settings, directory: Path, share: str, run: str | None) -> 
         raise click.BadOptionUsage(
             "share", f"--share takes I/N with I from 0 to N - 1, for example 3/16, not {share!r}"
         )
+    _say_if_renamed(run)
     with input_errors():
         n_bytes = api.decode_share(directory, settings, int(match[1]), int(match[2]), run)
     click.echo(visible(f"shard {share} of {directory}: decoded {format_bytes(n_bytes)} of logs"))
@@ -195,6 +198,14 @@ def analyse_and_report(run: str, settings: Settings, output_format: api.ReportFo
     with progress("Analysing") as advance:
         api.renew_analyses(run, settings, advance)
     return api.report_run(run, settings, output_format)
+
+
+def _say_if_renamed(run: str | None) -> None:
+    if run and run_id(run) != run:
+        say(
+            f"run {run} is stored as {run_id(run)}: a name becomes that of a directory, and has only letters, digits,"
+            " _, . and - in it"
+        )
 
 
 def _describe(summary: IngestSummary) -> str:

@@ -23,7 +23,7 @@ from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.files import write_table
 from nixt_pipeline.store.integrity import is_readable, list_runs, require_readable
 from nixt_pipeline.store.manifest import Manifest
-from nixt_pipeline.store.reading import query_readable
+from nixt_pipeline.store.reading import query, query_readable
 
 # Part of a row's state: raise it when a row would come out differently, and every row is made anew.
 VERSION = "4"
@@ -248,10 +248,9 @@ def _describe_runs(manifests: Sequence[Manifest], settings: Settings) -> dict[st
     with closing(catalog.connect(settings)) as con:
         for name, sql in _TABLES:
             files = [path for manifest in manifests for path in _files(name, manifest, settings)]
-            if files:
-                rows = con.sql(sql, params={"files": [str(path) for path in files]}).to_arrow_table().to_pylist()
-                for row in rows:
-                    found[row["run"]] |= row
+            described = query(con, sql, files)
+            for row in described.to_pylist() if described else ():
+                found[row["run"]] |= row
         for name, sql in _SUMMARIES:
             files = [path for manifest in manifests for path in _files(name, manifest, settings)]
             summary = query_readable(con, sql, files, "nixt report RUN rebuilds it")

@@ -9,6 +9,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from nixt_pipeline.errors import NixtError
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import explained, file_lock, write_text
+from nixt_pipeline.store.reading import read_bytes
 
 
 class Decision(BaseModel):
@@ -34,7 +35,7 @@ def read_decisions(settings: Settings) -> dict[str, Decision]:
     """Run -> decision. Raises `DecisionsError`."""
     path = decisions_path(settings)
     try:
-        return _DECISIONS.validate_json(path.read_bytes())
+        return _DECISIONS.validate_json(read_bytes(path))
     except FileNotFoundError:
         return {}
     except OSError as error:

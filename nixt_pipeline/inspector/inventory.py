@@ -94,7 +94,7 @@ class Inventory:
         return orjson.dumps(self, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
     @classmethod
-    def from_json(cls, text: str) -> "Inventory":
+    def from_json(cls, text: str | bytes) -> "Inventory":
         """The inverse of `to_json`."""
         content = orjson.loads(text)
         return cls(content["run"], content["directory"], tuple(LogFile(**file) for file in content["files"]))

@@ -20,7 +20,7 @@ from nixt_pipeline.store.files import explained, file_lock, replacing
 from nixt_pipeline.store.integrity import is_readable, list_runs, require_files, require_readable
 from nixt_pipeline.store.kernel_times import kernel_times_sql
 from nixt_pipeline.store.manifest import Manifest, read_manifest
-from nixt_pipeline.store.reading import readable
+from nixt_pipeline.store.reading import readable, require_for_duckdb
 
 _ARROW_TO_SQL = {
     "string": "VARCHAR",
@@ -315,6 +315,7 @@ def _parquet(files: list[Path], columns: tuple[taxonomy.Column, ...]) -> str:
 def _read_parquet(files: list[Path], *options: str) -> str:
     """`read_parquet` over absolute paths, so that the catalog works from any directory; a run that is removed later
     leaves its views without an error. Names of folders mean nothing: those above the store are the user's."""
+    require_for_duckdb(files)
     paths = ", ".join("'" + str(path.resolve()).replace("'", "''") + "'" for path in files)
     settings = ("hive_partitioning = false", "union_by_name = true", "allow_empty = true", *options)
     return f"read_parquet([{paths}], {', '.join(settings)})"

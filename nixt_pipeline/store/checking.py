@@ -11,9 +11,9 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.dropped import dropped
 from nixt_pipeline.store.integrity import damaged_files, damaged_results, expected_files
-from nixt_pipeline.store.manifest import Manifest, manifest_path, read_manifest
-from nixt_pipeline.store.reading import read_json
-from nixt_pipeline.store.seals import data_name, derived_seals
+from nixt_pipeline.store.manifest import Manifest, manifest_path, manifest_problem, noted_logs, read_manifest
+from nixt_pipeline.store.reading import json_problem, read_bytes
+from nixt_pipeline.store.seals import as_seals, data_name, derived_note, derived_seals
 from nixt_pipeline.store.validated import damaged_files as damaged_in_generation
 from nixt_pipeline.store.validated import files_in, read_validated
 
@@ -39,7 +39,8 @@ def check_run(run: str, settings: Settings) -> list[Checked]:
     try:
         manifest = read_manifest(settings, run)
     except DamagedError as error:
-        return [Checked(run, manifest_path(settings, run), "damaged", str(error.__cause__ or error))]
+        problem = manifest_problem(error.__cause__) if error.__cause__ else str(error)
+        return [Checked(run, manifest_path(settings, run), "damaged", problem)]
     return [
         Checked(run, manifest_path(settings, run), "sound"),
         *_ingested(manifest, settings),
@@ -56,6 +57,9 @@ def _ingested(manifest: Manifest, settings: Settings) -> Iterator[Checked]:
 
 def _derived(manifest: Manifest, settings: Settings) -> Iterator[Checked]:
     problems, seals = damaged_results(manifest, settings), derived_seals(settings, manifest.run)
+    note = derived_note(settings, manifest.run)
+    if note.exists():
+        yield _checked(manifest.run, note, json_problem(note, as_seals), sealed=True, derived=True)
     for path in layout.derived_files(settings, manifest.run, manifest.directory(settings)):
         yield _checked(manifest.run, path, problems.get(path), data_name(path, settings) in seals, derived=True)
 
@@ -70,9 +74,7 @@ def logs_directory(run: str, settings: Settings) -> Path | None:
     try:
         return Path(read_manifest(settings, run).source_dir)
     except DamagedError:
-        path = layout.store_dir(settings, run) / layout.INVENTORY
-        directory = read_json(path, lambda content: Path(content["directory"]), "the next ingest rebuilds it")
-        return directory or None
+        return noted_logs(settings, run)
 
 
 def missing_logs(run: str, settings: Settings, directory: Path) -> list[str]:
@@ -99,6 +101,6 @@ def missing_logs(run: str, settings: Settings, directory: Path) -> list[str]:
 
 def _inventory(run: str, settings: Settings) -> Inventory | None:
     try:
-        return Inventory.from_json((layout.store_dir(settings, run) / layout.INVENTORY).read_text(encoding="utf-8"))
+        return Inventory.from_json(read_bytes(layout.store_dir(settings, run) / layout.INVENTORY))
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -22,7 +22,7 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.accounts import IGNORED
 from nixt_pipeline.store.manifest import UnknownRunError, read_manifest
-from nixt_pipeline.store.reading import read_table
+from nixt_pipeline.store.reading import read_bytes, read_table
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ def _names(name: str, here: Inventory) -> list[str]:
 def _known(run: str, settings: Settings) -> _Known:
     """Files that were listed last, and those of which there are records."""
     try:
-        listed = Inventory.from_json((layout.store_dir(settings, run) / layout.INVENTORY).read_text(encoding="utf-8"))
+        listed = Inventory.from_json(read_bytes(layout.store_dir(settings, run) / layout.INVENTORY))
         files = [_File(*(getattr(file, name) for name in _File._fields)) for file in _logs(listed)]
         directory = listed.directory
     except (OSError, ValueError, TypeError, KeyError):

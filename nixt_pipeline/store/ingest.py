@@ -10,6 +10,7 @@ not read again: their rows are taken over.
 """
 
 import logging
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ from nixt_pipeline.store.files import file_lock, sync_files, write_table, write_
 from nixt_pipeline.store.line_tables import LINE_TABLES, dropped_by_plugin, gather
 from nixt_pipeline.store.manifest import SCHEMA_VERSION, Manifest, UnknownRunError, read_manifest, write_manifest
 from nixt_pipeline.store.parts import Piece, compact, rewrite_part
-from nixt_pipeline.store.reading import warn_once
+from nixt_pipeline.store.reading import read_bytes, warn_once
 from nixt_pipeline.store.seals import seal_files
 from nixt_pipeline.store.validated import VALIDATED, Validated, damaged_files, files_in, read_validated
 
@@ -309,11 +310,16 @@ def _without_duplicates(
 
 def _generation(settings: Settings, inventory: Inventory) -> Path:
     """Where the result for this state of the input is, or will be: under another name once one was found damaged,
-    because readers may have that one open."""
+    because readers may have that one open, or where something else than a directory has that name."""
     name = f"gen-{inventory.fingerprint}-{DECODER_VERSION}"
     names = chain([name], (f"{name}-{number}" for number in count(2)))
     directories = (layout.generation_dir(settings, inventory.run, name) for name in names)
-    return next(path for path in directories if not (path / _DAMAGED).exists() and not path.is_file())
+    return next(path for path in directories if not (path / _DAMAGED).exists() and not _is_taken(path))
+
+
+def _is_taken(generation: Path) -> bool:
+    """Whether a file, or a link that leads nowhere, is in the place of a generation."""
+    return os.path.lexists(generation) and not generation.is_dir()
 
 
 def _sound_generation(settings: Settings, inventory: Inventory) -> Path:
@@ -347,7 +353,7 @@ def _published_generation(settings: Settings, run: str) -> Path | None:
 def _read_inventory(settings: Settings, run: str) -> Inventory:
     path = layout.store_dir(settings, run) / layout.INVENTORY
     try:
-        return Inventory.from_json(path.read_text(encoding="utf-8"))
+        return Inventory.from_json(read_bytes(path))
     except FileNotFoundError:
         raise IngestError(
             f"run {run}: no inventory yet; materialise raw_log_inventory or use: nixt ingest DIR"

@@ -10,11 +10,12 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter
 
 from nixt_pipeline.errors import DamagedError, NixtError, StorageError
+from nixt_pipeline.inspector.runs import run_id
 from nixt_pipeline.obstacles import misplaced, obstacle
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import write_text
-from nixt_pipeline.store.reading import warn_once
+from nixt_pipeline.store.reading import read_bytes, read_json, unusable, warn_once
 from nixt_pipeline.store.seals import Seal
 
 SCHEMA_VERSION = 2
@@ -80,7 +81,7 @@ def read_manifest(settings: Settings, run: str) -> Manifest:
     cannot be used, `StoreVersionError` for a newer store."""
     path = manifest_path(settings, run)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_bytes(path))
         if content["schema"] > SCHEMA_VERSION:
             raise StoreVersionError(
                 f"{path} has schema {content['schema']}, this program reads up to {SCHEMA_VERSION}: upgrade"
@@ -92,21 +93,37 @@ def read_manifest(settings: Settings, run: str) -> Manifest:
             raise DamagedError(f"run {run}: {what}") from None
         known = _names(published_runs(settings))
         raise UnknownRunError(f"no run {run!r} in {settings.data_dir.absolute()}; known runs: {known}") from None
-    except PermissionError as error:
-        raise damaged(run, path, f"cannot be read ({error.strerror})") from error
     except (OSError, ValueError, TypeError, KeyError) as error:
         if what := obstacle(path.parent):
-            raise DamagedError(f"run {run}: {what}") from error
-        raise damaged(run, path, "is not a manifest") from error
+            raise DamagedError(f"run {run}: {what}") from None
+        remedy = None if noted_logs(settings, run) else without_logs(settings, run)
+        raise damaged(run, path, manifest_problem(error), remedy) from error
 
 
-def damaged(run: str, path: Path, problem: str) -> DamagedError:
-    """The error for a damaged file of a run, or one that may not be read, with its remedy."""
+def manifest_problem(error: BaseException) -> str:
+    """What is wrong with a manifest that could not be read because of `error`, after the word "it"."""
+    return unusable(error) if isinstance(error, OSError) else f"is not a manifest: it {unusable(error)}"
+
+
+def damaged(run: str, path: Path, problem: str, remedy: str | None = None) -> DamagedError:
+    """The error for a damaged file of a run, or one that may not be read, with its remedy; None: the run is rebuilt
+    from its logs."""
     if os.strerror(errno.EACCES) in problem:
         return DamagedError(f"run {run}: {path} {problem}; ask its owner for permission to read it")
-    return DamagedError(
-        f"run {run}: {path} is damaged: it {problem}; `nixt check {run} --repair` rebuilds it from its logs"
-    )
+    remedy = remedy or f"`nixt check {run} --repair` rebuilds it from its logs"
+    return DamagedError(f"run {run}: {path} is damaged: it {problem}; {remedy}")
+
+
+def noted_logs(settings: Settings, run: str) -> Path | None:
+    """Where the logs of a run were when they were last listed; None when nothing says so."""
+    path = layout.store_dir(settings, run) / layout.INVENTORY
+    return read_json(path, lambda content: Path(content["directory"]), "the next ingest of the run writes it anew")
+
+
+def without_logs(settings: Settings, run: str) -> str:
+    """The remedy for a damaged run when nothing says where its logs were: perhaps no ingest made it."""
+    remedy = f"nothing says where its logs were: move {layout.store_dir(settings, run)} away"
+    return remedy + (f", or rebuild it with `nixt ingest DIR --run {run}`" if run_id(run) == run else "")
 
 
 def _names(runs: list[str]) -> str:

@@ -21,6 +21,7 @@ from nixt_pipeline.inspector.records import Row, Typed
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import explained, take_place, temporary_path, write_text
 from nixt_pipeline.store.line_tables import LINE_TABLES
+from nixt_pipeline.store.reading import read_bytes
 from nixt_pipeline.store.seals import damage, seal_files
 
 EVENTS = taxonomy.stored_schema(taxonomy.EVENT_COLUMNS)
@@ -166,7 +167,7 @@ def decoded_before(bundle: Bundle) -> DecodedBundle | None:
     """What an earlier process made of the bundle; None when it has not been decoded to its end, or when what it wrote
     is not whole (a power cut takes what was not on the disk yet)."""
     try:
-        note = orjson.loads(_note_path(bundle).read_bytes())
+        note = orjson.loads(read_bytes(_note_path(bundle)))
         parts = {Path(bundle.target) / name: (int(size), str(digest)) for name, (size, digest) in note["parts"].items()}
         summaries = [FileSummary.from_json(summary) for summary in note["summaries"]]
     except (OSError, ValueError, TypeError, KeyError, AttributeError):

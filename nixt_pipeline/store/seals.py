@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import xxhash
+from filelock import FileLock
 
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import file_lock, write_text
-from nixt_pipeline.store.reading import read_json, unreadable
+from nixt_pipeline.store.reading import json_problem, read_json, unreadable
 
 DERIVED = "derived.json"
 _CHUNK_BYTES = 1 << 20
@@ -71,13 +72,30 @@ def remember(settings: Settings, run: str, path: Path, sealed: Seal) -> None:
 
     The one before is kept, because a kill may come before the file takes its place.
     """
-    note = layout.store_dir(settings, run) / DERIVED
-    with file_lock(note.with_name(".derived.lock")):
+    note = derived_note(settings, run)
+    with _note_lock(note):
         known = derived_seals(settings, run).items()
         kept = {name: seals for name, seals in known if (settings.data_dir / name).exists()}
         name = data_name(path, settings)
         seals = [sealed, *(before for before in kept.get(name, []) if before != sealed)][:2]
         write_text(json.dumps({**kept, name: seals}, indent=1, sort_keys=True) + "\n", note)
+
+
+def derived_note(settings: Settings, run: str) -> Path:
+    """The file with the seals of what was computed of a run."""
+    return layout.store_dir(settings, run) / DERIVED
+
+
+def renew_damaged_note(settings: Settings, run: str) -> None:
+    """Begin the note anew if it is damaged: what it sealed is then at best readable, until it is computed again."""
+    note = derived_note(settings, run)
+    with _note_lock(note):
+        if json_problem(note, as_seals):
+            write_text("{}\n", note)
+
+
+def _note_lock(note: Path) -> FileLock:
+    return file_lock(note.with_name(".derived.lock"))
 
 
 def data_name(path: Path, settings: Settings) -> str:
@@ -88,10 +106,8 @@ def data_name(path: Path, settings: Settings) -> str:
 def derived_seals(settings: Settings, run: str) -> dict[str, list[Seal]]:
     """The seals of what was computed of a run, by the path below the data directory; the newest first. Empty when there
     are none, or when the note of them is damaged."""
-    content = read_json(
-        layout.store_dir(settings, run) / DERIVED, as_seals, "it is written anew with the next result of the run"
-    )
-    return content or {}
+    note = derived_note(settings, run)
+    return read_json(note, as_seals, "it is written anew with the next result of the run") or {}
 
 
 def as_seals(content: dict[str, list[Seal]]) -> dict[str, list[Seal]]:

@@ -11,7 +11,7 @@ from nixt_pipeline.store import layout
 from nixt_pipeline.store.accounts import FileAccount, IngestSummary
 from nixt_pipeline.store.dropped import LARGE_TABLES, dropped
 from nixt_pipeline.store.line_tables import LINE_TABLES
-from nixt_pipeline.store.reading import unreadable
+from nixt_pipeline.store.reading import read_bytes, unreadable
 from nixt_pipeline.store.seals import Seal, damage
 
 VALIDATED = "validated.json"
@@ -36,7 +36,7 @@ class Validated:
 def read_validated(generation: Path) -> Validated | None:
     """The state of a generation; None when it is not validated yet, or when the file cannot be used."""
     try:
-        content = orjson.loads((generation / VALIDATED).read_bytes())
+        content = orjson.loads(read_bytes(generation / VALIDATED))
         accounts = [
             FileAccount(**{**account, "processes": tuple(map(tuple, account["processes"]))})
             for account in content.pop("accounts")

@@ -13,6 +13,7 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.manifest import manifest_path, read_manifest
 from nixt_pipeline.store.reading import warn_once
+from nixt_pipeline.store.seals import derived_note, derived_seals
 from nixt_pipeline_tests.records import collective, write_log
 
 RUN = "job"
@@ -101,6 +102,43 @@ def test_a_damaged_manifest_is_made_again(stored: Settings) -> None:
     assert check().exit_code == 2
     assert check("--repair").exit_code == 0
     assert records(stored) == 40
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"), [("{}", "it lacks `schema`"), ("[]", "it has another shape"), ("x", "it is not JSON")]
+)
+def test_what_no_ingest_made_is_to_be_moved_away_or_ingested(stored: Settings, content: str, problem: str) -> None:
+    foreign = manifest_path(stored, "foreign")
+    foreign.parent.mkdir()
+    foreign.write_text(content)
+    advice = f"move {foreign.parent} away, or rebuild it with `nixt ingest DIR --run foreign`"
+    for options in ([], ["--repair"]):
+        result = check("foreign", *options)
+        assert result.exit_code == 2
+        assert f"{foreign}: is not a manifest: {problem}" in result.stdout
+        assert advice in result.stderr
+        assert "nixt check" not in result.stderr
+    ingested = CliRunner().invoke(main, ["ingest", str(stored.landing_dir / RUN), "--run", "foreign"])
+    assert ingested.exit_code == 0
+    assert check().exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [("garbage", "is not JSON"), ("[1, 2]", "has another shape"), ('{"a": null}', "has another shape")],
+)
+def test_a_damaged_note_of_seals_is_found_and_made_again(stored: Settings, content: str, problem: str) -> None:
+    analyse_run(RUN, stored)
+    note = derived_note(stored, RUN)
+    note.write_text(content)
+    result = check()
+    assert result.exit_code == 2
+    assert f"{note}: {problem}" in result.stdout
+    assert "object" not in result.stdout + result.stderr
+    assert f"nixt check {RUN} --repair" in result.stderr
+    assert check("--repair").exit_code == 0
+    assert f"results/hot_kernels/run={RUN}.parquet" in derived_seals(stored, RUN)
+    assert check().exit_code == 0
 
 
 def test_only_logs_in_damaged_parts_are_decoded_again(stored: Settings) -> None:

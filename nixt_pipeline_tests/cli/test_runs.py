@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nixt_pipeline.cli import main
+from nixt_pipeline.inspector.runs import run_id
 from nixt_pipeline_tests.conftest import FIXTURES
 from nixt_pipeline_tests.records import collective, write_log
 
@@ -33,6 +34,14 @@ def test_ingest_as_json_is_one_object_on_standard_output(dump: Path) -> None:
     summary = json.loads(result.stdout)
     assert summary["schema"] == 1
     assert summary["run"].startswith("my_run-")
+
+
+@pytest.mark.parametrize(("command", "options"), [("ingest", []), ("decode", ["--share", "0/1"])])
+def test_a_name_that_no_directory_can_have_is_said_to_be_changed(dump: Path, command: str, options: list[str]) -> None:
+    result = nixt(command, str(dump), "--run", "../../other", *options)
+    assert result.exit_code == 0
+    assert f"run ../../other is stored as {run_id('../../other')}: a name becomes that of a directory" in result.stderr
+    assert "is stored as" not in nixt(command, str(dump), "--run", "other", *options).stderr
 
 
 def test_shares_of_a_job_array_are_decoded_before_the_ingest(dump: Path) -> None:

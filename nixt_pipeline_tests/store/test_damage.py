@@ -24,6 +24,17 @@ def make_directory(path: Path) -> None:
     path.mkdir()
 
 
+def make_pipe(path: Path) -> None:
+    """Whoever opens it waits for a writer, for ever."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+def make_loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "empty": lambda path: path.write_bytes(b""),
     "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
@@ -33,6 +44,8 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
     "noise": lambda path: path.write_bytes(random.Random(1).randbytes(path.stat().st_size)),
     "directory": make_directory,
+    "pipe": make_pipe,
+    "loop": make_loop,
     "missing": lambda path: path.unlink(),
 }
 
@@ -252,6 +265,24 @@ def test_a_part_that_no_ingest_wrote_is_not_read_as_rows_of_the_run(copy: Path) 
     assert nixt("check", DAMAGED, "--repair").exit_code == 0
     counted = nixt("sql", "--run", DAMAGED, "SELECT count(*) AS n FROM events", "--format", "json")
     assert json.loads(counted.stdout) == [{"n": 60}]
+
+
+@pytest.mark.parametrize("kind", ["loop", "pipe"])
+def test_a_run_is_rebuilt_beside_what_is_in_the_place_of_its_generation(copy: Path, kind: str) -> None:
+    generation = next(copy.glob(f"data/store/run={DAMAGED}/gen-*"))
+    shutil.rmtree(generation)
+    generation.touch()
+    DAMAGE[kind](generation)
+    repaired = nixt("check", DAMAGED, "--repair")
+    assert repaired.exit_code == 0, tell(repaired)
+    assert os.path.lexists(generation)
+    assert not generation.is_dir()
+    left = nixt("check")
+    assert f"{generation} is a " in left.stdout
+    assert "move it away" in left.stdout
+    assert "--repair" not in left.stderr
+    generation.unlink()
+    assert nixt("check").exit_code == 0
 
 
 def test_a_file_in_the_place_of_a_generation_is_left_there(copy: Path) -> None:
