@@ -231,18 +231,17 @@ placed AS (
     WHERE r.coll_sn BETWEEN s.lo AND s.hi
 ),
 transfers AS (
-    SELECT comm, coll, block, place, avg(min_exec_time_us) AS shortest_us
-    FROM blocked_cells
-    WHERE whole
-    GROUP BY comm, coll, block, place
+    SELECT c.comm, c.coll, c.block, c.place, f.fresh, f.most_us, avg(c.min_exec_time_us) AS shortest_us
+    FROM blocked_cells AS c JOIN fresh_shares AS f ON f.comm = c.comm
+    WHERE c.whole AND f.fresh < 1
+    GROUP BY c.comm, c.coll, c.block, c.place, f.fresh, f.most_us
 ),
 sums AS (
     SELECT
         t.comm, t.coll, t.block, t.place, t.writer, sum(t.time_us) AS time_us,
-        sum(least((1 - f.fresh) * (t.time_us - m.shortest_us), f.most_us)) AS carried_us
+        coalesce(sum(least((1 - m.fresh) * (t.time_us - m.shortest_us), m.most_us)), 0) AS carried_us
     FROM placed AS t
-    JOIN transfers AS m ON m.comm = t.comm AND m.coll = t.coll AND m.block = t.block AND m.place = t.place
-    JOIN fresh_shares AS f ON f.comm = t.comm
+    LEFT JOIN transfers AS m ON m.comm = t.comm AND m.coll = t.coll AND m.block = t.block AND m.place = t.place
     GROUP BY t.comm, t.coll, t.block, t.place, t.writer
 )
 SELECT
