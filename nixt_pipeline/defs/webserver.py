@@ -37,7 +37,8 @@ def serve_guarded(
     Raises `DaemonEndedError` when the daemon ends first.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with suppress(KeyboardInterrupt), _daemon() as daemon, DagsterInstance.get() as instance:
+    # The instance comes first: two processes that create Dagster's databases at once leave them unusable.
+    with suppress(KeyboardInterrupt), DagsterInstance.get() as instance, _daemon() as daemon:
         instance.optimize_for_webserver(*_DATABASE)
         configure_loggers()
         log_for_people()
