@@ -22,9 +22,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Ints
 from nixt_pipeline.inspector.operations import algobw_gbs, busbw_gbs
-
-Ints = NDArray[np.int64]
 
 TENSOR, DATA, STAGES = 8, 32, 8
 PROCESSES = TENSOR * DATA * STAGES

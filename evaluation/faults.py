@@ -11,7 +11,8 @@ from typing import ClassVar
 import numpy as np
 
 from evaluation.faulty_job import FaultyJob
-from nixt_pipeline.simulation import EPOCH_US, Ints
+from nixt_pipeline.arrays import Ints
+from nixt_pipeline.simulation import EPOCH_US
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,9 @@ from itertools import count
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Floats, Ints
 from nixt_pipeline.inspector.operations import algobw_gbs, busbw_gbs
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 EPOCH_US = 1_756_587_600_000_000  # 2025-08-30 21:00:00 UTC
 DUMP_INTERVAL_US = 100_000  # NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS of the simulated job

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from numba import njit
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from nixt_pipeline.arrays import Array
 
 # A cell while it is gathered; times are +-inf and dumps the ends of int64 until a record has one.
 _CELL = np.dtype(

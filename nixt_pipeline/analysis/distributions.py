@@ -11,11 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Array, Floats, Ints
 from nixt_pipeline.inspector.operations import has_bandwidth
-
-Floats = NDArray[np.float64]
 
 # Counting looks at each value once and at each number of the range once; partial sorting takes several times as long.
 _COUNTED_RANGE = 4
@@ -89,7 +87,7 @@ def summarise(
     return pa.table(columns, names=[*keys, *found])
 
 
-def _rows_of_groups(columns: Sequence[pa.ChunkedArray]) -> list[NDArray[np.int64]]:
+def _rows_of_groups(columns: Sequence[pa.ChunkedArray]) -> list[Ints]:
     """The rows of each combination of values, in the order of the first of them. Numbers stand for the values: a tuple
     of Python objects for each of a million rows would take most of the memory."""
     group_of = np.zeros(len(columns[0]), np.int64)
@@ -113,7 +111,7 @@ class Kernel(NamedTuple):
     by_formula: bool
 
 
-def busbw_of_times(kernel: Kernel, times_us: NDArray[Any]) -> Floats:
+def busbw_of_times(kernel: Kernel, times_us: Array) -> Floats:
     """Bus bandwidths in GB/s as the plugin prints them, for the times above 0; the same as `busbw_gbs` in SQL.
 
     The operations and their order are the same, too, so that all agree exactly. Empty where there is no formula.
@@ -156,14 +154,14 @@ class _Lists:
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         lists = column.combine_chunks()
-        self._values: NDArray[Any] = lists.values.to_numpy(zero_copy_only=False)
-        self._ends: NDArray[Any] = lists.offsets.to_numpy()
+        self._values: Array = lists.values.to_numpy(zero_copy_only=False)
+        self._ends: Array = lists.offsets.to_numpy()
 
-    def __getitem__(self, row: int) -> NDArray[Any]:
+    def __getitem__(self, row: int) -> Array:
         return self._values[self._ends[row] : self._ends[row + 1]]
 
 
-def _joined(arrays: Iterable[NDArray[Any]]) -> NDArray[Any]:
+def _joined(arrays: Iterable[Array]) -> Array:
     """All values in one array. A few arrays at a time: each takes a hundred bytes besides what it holds."""
     remaining = iter(arrays)
     joined = []
@@ -173,7 +171,7 @@ def _joined(arrays: Iterable[NDArray[Any]]) -> NDArray[Any]:
 
 
 def _of_one_kernel(
-    kernel: Kernel, times: NDArray[Any], busbw_quantiles: Sequence[float], time_quantiles: Sequence[float]
+    kernel: Kernel, times: Array, busbw_quantiles: Sequence[float], time_quantiles: Sequence[float]
 ) -> tuple[list[float | None], list[float | None]]:
     """Quantiles of bandwidths and of times. The longer the time, the lower the bandwidth: both follow from the same few
     places in the order of the times."""
@@ -190,7 +188,7 @@ def _of_one_kernel(
     return _between(bandwidths, of_bandwidths) if bandwidths.size else [None] * len(of_bandwidths), exec_time
 
 
-def _quantiles(values: NDArray[Any], quantiles: Sequence[float]) -> list[float | None]:
+def _quantiles(values: Array, quantiles: Sequence[float]) -> list[float | None]:
     """Quantiles with linear interpolation; None of no value."""
     if not values.size:
         return [None] * len(quantiles)
@@ -198,14 +196,14 @@ def _quantiles(values: NDArray[Any], quantiles: Sequence[float]) -> list[float |
     return _between(_at_places(values, [place for low, high, _ in of_values for place in (low, high)]), of_values)
 
 
-def _at_places(values: NDArray[Any], places: list[int]) -> NDArray[Any]:
+def _at_places(values: Array, places: list[int]) -> Array:
     """What stands at some places, from 0, once the values are in order. Whole numbers close together are counted."""
     if values.dtype.kind == "i":
         lowest, highest = int(values.min()), int(values.max())
         if highest - lowest < _COUNTED_RANGE * values.size:
             upto = np.cumsum(np.bincount(values - lowest))
             return lowest + np.searchsorted(upto, places, side="right")
-    ordered: NDArray[Any] = np.partition(values, sorted(set(places)))
+    ordered: Array = np.partition(values, sorted(set(places)))
     return ordered[places]
 
 
@@ -215,7 +213,7 @@ def _places(quantile: float, last: int) -> tuple[int, int, float]:
     return math.floor(position), math.ceil(position), position - math.floor(position)
 
 
-def _between(ends: NDArray[Any], of: list[tuple[int, int, float]]) -> list[float | None]:
+def _between(ends: Array, of: list[tuple[int, int, float]]) -> list[float | None]:
     """The quantiles between the values at their two places each."""
     values = ends.tolist()
     return [low + (high - low) * share for low, high, (_, _, share) in zip(values[::2], values[1::2], of, strict=True)]

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Floats, Ints
+
 Bytes = NDArray[np.uint8]
-Int64s = NDArray[np.int64]
 
 # In the order of the codes that the scanner gives.
 FUNCTIONS = ("AllGather", "AllReduce", "ReduceScatter", "Send", "Recv", "Broadcast", "Reduce", "SendRecv", "AllGatherV")
@@ -21,7 +22,7 @@ class Headers(NamedTuple):
     n_ranks."""
 
     texts: Bytes
-    layout: Int64s  # (headers, 6)
+    layout: Ints  # (headers, 6)
     slots: NDArray[np.int32]  # hash table of header numbers, -1 for a free slot; its size is a power of two
     following: NDArray[np.int32]  # the header that followed each one last: the best guess for the next line
 
@@ -31,23 +32,23 @@ class Output(NamedTuple):
     exactly."""
 
     header: NDArray[np.int32]
-    stamp_us: Int64s
+    stamp_us: Ints
     function: NDArray[np.int8]
     sn: NDArray[np.uint64]
     peer: NDArray[np.int32]
     size_bytes: NDArray[np.uint64]
-    time_us: NDArray[np.float64]  # NaN for a time of 0
+    time_us: Floats  # NaN for a time of 0
     source: NDArray[np.int8]
-    algobw_gbs: NDArray[np.float64]
-    busbw_gbs: NDArray[np.float64]
+    algobw_gbs: Floats
+    busbw_gbs: Floats
     flags: NDArray[np.int32]
     n_bytes: NDArray[np.int32]
-    last_sn: Int64s  # (headers, functions + 1): the latest sequence number, -1 before the first; P2P in column 0
-    first_sn: Int64s  # of the same shape: the first one
-    traces: Int64s  # (records, 5): start and stop order, start and stop time, end in the channel arrays; end -1 without
+    last_sn: Ints  # (headers, functions + 1): the latest sequence number, -1 before the first; P2P in column 0
+    first_sn: Ints  # of the same shape: the first one
+    traces: Ints  # (records, 5): start and stop order, start and stop time, end in the channel arrays; end -1 without
     channel: NDArray[np.int32]
-    events: Int64s  # (6, channels): start, stop and record, first as order, then as time
-    careful: Int64s  # (lines, 3): start, end and number (from 0) of lines left to the careful path
+    events: Ints  # (6, channels): start, stop and record, first as order, then as time
+    careful: Ints  # (lines, 3): start, end and number (from 0) of lines left to the careful path
 
 
 class Limits(NamedTuple):

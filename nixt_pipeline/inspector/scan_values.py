@@ -3,7 +3,8 @@
 import numpy as np
 from numba import njit
 
-from nixt_pipeline.inspector.scan_arrays import Bytes, Int64s
+from nixt_pipeline.arrays import Ints
+from nixt_pipeline.inspector.scan_arrays import Bytes
 
 _ZERO, _POINT = 48, 46
 
@@ -56,7 +57,7 @@ def micro(buffer: Bytes, position: int, end: int) -> tuple[int, np.int64]:
 
 
 @njit(cache=True, nogil=True)
-def one_of(buffer: Bytes, position: int, end: int, texts: Bytes, starts: Int64s) -> tuple[int, int]:
+def one_of(buffer: Bytes, position: int, end: int, texts: Bytes, starts: Ints) -> tuple[int, int]:
     """Which of `texts` stands here, and the position after it; -1 when none does."""
     if position >= 0:
         for code in range(starts.size - 1):

@@ -9,6 +9,7 @@ arrays; `inspector.template` gives it meaning.
 import numpy as np
 from numba import njit
 
+from nixt_pipeline.arrays import Ints
 from nixt_pipeline.inspector.operations import RecordFlag
 from nixt_pipeline.inspector.scan_arrays import (
     FUNCTIONS,
@@ -16,7 +17,6 @@ from nixt_pipeline.inspector.scan_arrays import (
     UNKNOWN_FUNCTIONS,
     Bytes,
     Headers,
-    Int64s,
     Limits,
     Output,
 )
@@ -54,7 +54,7 @@ _SN, _PEER, _SIZE, _TIME, _SOURCE, _ALGOBW, _BUSBW, _START_SN, _STOP_SN, _START_
 _KERNEL_SN, _KERNEL_TS = 13, 16
 
 
-def _joined(texts: list[str]) -> tuple[Bytes, Int64s]:
+def _joined(texts: list[str]) -> tuple[Bytes, Ints]:
     """Texts in one array, and where each begins (with the end of the last)."""
     starts = np.cumsum([0, *(len(text) for text in texts)]).astype(np.int64)
     return np.frombuffer("".join(texts).encode(), np.uint8).copy(), starts
@@ -203,7 +203,7 @@ def _body(  # noqa: PLR0913 (compiled code takes arrays)
 
 @njit(cache=True, nogil=True)
 def scan(  # noqa: C901, PLR0913 (compiled code takes arrays, and a call for each line costs)
-    buffer: Bytes, start: int, end: int, headers: Headers, guess: int, out: Output, limits: Limits, progress: Int64s
+    buffer: Bytes, start: int, end: int, headers: Headers, guess: int, out: Output, limits: Limits, progress: Ints
 ) -> int:
     """Decode whole lines of `buffer[start:end]` until done, a new header, or full output; returns which of these.
 

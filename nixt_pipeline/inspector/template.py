@@ -14,6 +14,7 @@ import orjson
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Array, Ints, Marks
 from nixt_pipeline.inspector import scan_arrays, scan_headers, scanner, taxonomy
 from nixt_pipeline.inspector.fields import RejectedError
 from nixt_pipeline.inspector.records import ForeignError, RecordTyper
@@ -202,7 +203,7 @@ class TemplateDecoder:
         return pa.record_batch([table[name] for name in CHANNELS.names], schema=CHANNELS)
 
 
-def _positive(values: NDArray[np.int64]) -> pa.Array:
+def _positive(values: Ints) -> pa.Array:
     """Zero means "not observed" in the plugin's traces."""
     return pa.array(values.copy(), mask=values <= 0)
 
@@ -214,7 +215,7 @@ class _Registry:
         self._seen: set[bytes] = set()
         self._alike: Counter[bytes] = Counter()
         self._values: dict[str, list[Any]] = {name: [] for name in _IDENTITY}
-        self._encoded: dict[str, tuple[NDArray[Any], pa.Array | None]] = {}
+        self._encoded: dict[str, tuple[Array, pa.Array | None]] = {}
         self._text_bytes = 0
         self._count = 0
         self._headers = scan_arrays.new_headers(headers=16, text_bytes=8192)
@@ -223,7 +224,7 @@ class _Registry:
         """What the scanner needs; ask again after each registration."""
         return self._headers
 
-    def processes(self, used: NDArray[np.bool_]) -> set[tuple[str | None, int | None]]:
+    def processes(self, used: Marks) -> set[tuple[str | None, int | None]]:
         """The processes of the headers that are marked as used."""
         pairs = zip(self._values["hostname"], self._values["pid"], strict=True)
         return {pair for pair, was_used in zip(pairs, used, strict=False) if was_used}
@@ -284,11 +285,11 @@ class _Registry:
         indices = pa.array(taken) if (codes >= 0).all() else pa.array(taken, mask=taken < 0)
         return pa.DictionaryArray.from_arrays(indices, values)
 
-    def p2p(self, header: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def p2p(self, header: NDArray[np.int32]) -> Marks:
         """Which records are P2P."""
         return np.asarray(self._headers.layout[header, 4] == 1)
 
-    def _encode(self, name: str) -> tuple[NDArray[Any], pa.Array | None]:
+    def _encode(self, name: str) -> tuple[Array, pa.Array | None]:
         """Per header: an index into the distinct strings (with them), or the integer itself."""
         if name not in self._encoded:
             kind = EVENTS.field(name).type

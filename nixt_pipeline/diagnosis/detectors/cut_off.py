@@ -11,16 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy  # its parts are loaded when they are used
-from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Ints, Marks
 from nixt_pipeline.diagnosis.detectors.tracks import Series, Track
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.history import History
 from nixt_pipeline.diagnosis.evidence.moments import Reached
 from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.settings import Thresholds
-
-Ints = NDArray[np.int64]
 
 # Moments at which the log is cut, and the share of them before which a job only begins.
 _MOMENTS = 200
@@ -36,7 +34,7 @@ class Past:
 
     series: Sequence[Series]
     furthest: Ints
-    agrees: NDArray[np.bool_]
+    agrees: Marks
 
     def share(self, tracks: Iterable[Track] = (), lead: int = 0) -> float:
         """The share of the moments at which the logs agreed, and the family of some track was as far ahead of it."""

@@ -7,12 +7,10 @@ operations of a step in quick succession: for most of the time, what it has comp
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Ints
 from nixt_pipeline.diagnosis.detectors.mid_step import MidStep
 from nixt_pipeline.diagnosis.evidence.operations import Operation
-
-Ints = NDArray[np.int64]
 
 # Steps of DDP have a few buckets, and fewer whole steps show no rhythm.
 _MOST_IN_STEP = 64

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Ints
 from nixt_pipeline.diagnosis.detectors.mid_step import length_of_step
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.observations import Communicator
@@ -23,7 +23,6 @@ _STEPS, _FEWEST = 20, 5
 # Evaluations and checkpoints come between some of them.
 _AGREE = 0.9
 
-Ints = NDArray[np.int64]
 State = tuple[tuple[object, ...], ...]
 
 

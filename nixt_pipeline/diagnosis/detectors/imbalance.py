@@ -9,15 +9,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Floats
 from nixt_pipeline.diagnosis.detectors.suspect import Suspect
 from nixt_pipeline.diagnosis.detectors.windows import Window, densest_window, noise_of
 from nixt_pipeline.diagnosis.evidence.observations import Observations
 from nixt_pipeline.diagnosis.evidence.processes import hosts_of
 from nixt_pipeline.settings import Thresholds
-
-Floats = NDArray[np.float64]
 
 # A stage that became slow soon after the start was fast in a tenth of the job.
 _FASTEST = 0.1

@@ -10,7 +10,8 @@ from dataclasses import replace
 import numpy as np
 import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 
-from nixt_pipeline.diagnosis.detectors.lateness import Floats, Late, deficits, find_late
+from nixt_pipeline.arrays import Floats
+from nixt_pipeline.diagnosis.detectors.lateness import Late, deficits, find_late
 from nixt_pipeline.diagnosis.detectors.windows import Window, chance
 from nixt_pipeline.diagnosis.evidence.observations import Observations
 from nixt_pipeline.diagnosis.evidence.processes import Process

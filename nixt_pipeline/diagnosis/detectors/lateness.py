@@ -16,15 +16,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis.detectors.windows import Marks, Noise, Window, chance, densest_window, noise_of
+from nixt_pipeline.arrays import Floats, Marks
+from nixt_pipeline.diagnosis.detectors.windows import Noise, Window, chance, densest_window, noise_of
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
 from nixt_pipeline.diagnosis.evidence.parts import waiting_together
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of
 from nixt_pipeline.settings import Thresholds
-
-Floats = NDArray[np.float64]
 
 # With two peers the one that waits, with many one that is not itself late, and not the one that waits most: a Send may
 # wait while its process computes on.

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Ints
 from nixt_pipeline.diagnosis.evidence.operations import Log, Operation
-
-Ints = NDArray[np.int64]
 
 # The longest step looked for. One that has more operations mostly repeats some of them, as layers do.
 _LONGEST_STEP = 512

@@ -13,17 +13,16 @@ from typing import Literal
 
 import numpy as np
 import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
-from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Floats, Marks
 from nixt_pipeline.diagnosis.detectors.suspect import Suspect
-from nixt_pipeline.diagnosis.detectors.windows import Marks, Window, chance, densest_window
+from nixt_pipeline.diagnosis.detectors.windows import Window, chance, densest_window
 from nixt_pipeline.diagnosis.evidence.observations import Observations, Transfer
 from nixt_pipeline.diagnosis.evidence.parts import in_lockstep
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of
 from nixt_pipeline.diagnosis.findings import Level
 from nixt_pipeline.settings import Thresholds
 
-Floats = NDArray[np.float64]
 # Within a host; between hosts of one NVLink domain (a rack such as NVL72); between others.
 Medium = Literal["nvlink", "rack", "network"]
 MEDIA: tuple[Medium, ...] = ("nvlink", "rack", "network")

@@ -6,10 +6,8 @@ from math import sqrt
 
 import numpy as np
 import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
-from numpy.typing import NDArray
 
-Marks = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+from nixt_pipeline.arrays import Floats, Marks
 
 # Incidents (a warm-up, a checkpoint) are no noise either: the most unusual blocks of each are cut to what others reach.
 _USUAL_SHARE = 0.9

@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Floats
 from nixt_pipeline.diagnosis.evidence.passes import PASS_US
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
 from nixt_pipeline.settings import Thresholds
-
-Floats = NDArray[np.float64]
 
 # When each host wrote the last collective of each block of each communicator, as far as the times can be Unix times.
 _WRITTEN = """

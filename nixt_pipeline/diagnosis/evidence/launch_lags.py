@@ -7,13 +7,10 @@ clock of another host is needed.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Floats, Ints
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
 from nixt_pipeline.settings import Thresholds
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # Collectives of each block that waited for the same rank: the median of some dozens is as good as that of all.
 _SAMPLED = 100

@@ -9,12 +9,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import duckdb
 import numpy as np
-from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Array, Floats
 from nixt_pipeline.diagnosis.evidence import point_to_point as p2p
 from nixt_pipeline.diagnosis.evidence import queries
 from nixt_pipeline.diagnosis.evidence.block_times import ClockStep, block_times
@@ -27,9 +26,7 @@ from nixt_pipeline.diagnosis.evidence.stalls import Stall, read_stalls
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
 from nixt_pipeline.settings import Thresholds
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Columns = dict[str, NDArray[Any]]
+Columns = dict[str, Array]
 Edge = p2p.Edge
 Span = tuple[int, int]
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Array, Floats, Ints
 from nixt_pipeline.diagnosis.evidence import queries
 from nixt_pipeline.diagnosis.evidence.point_to_point import PointToPoint
 from nixt_pipeline.diagnosis.evidence.processes import Process
@@ -14,9 +13,7 @@ from nixt_pipeline.diagnosis.evidence.sampled import filled, like_others, number
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Columns = dict[str, NDArray[Any]]
+Columns = dict[str, Array]
 
 
 def read_occupation(

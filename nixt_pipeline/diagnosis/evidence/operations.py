@@ -4,13 +4,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Ints
 from nixt_pipeline.diagnosis.evidence.passes import PASS_US
 from nixt_pipeline.diagnosis.evidence.processes import Process, name_of
 from nixt_pipeline.diagnosis.evidence.tables import RunTables
-
-Ints = NDArray[np.int64]
 
 # A process of which all communicators have long steps has thousands of different operations.
 MOST_OPERATIONS = 50_000

@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from nixt_pipeline.arrays import Ints
 
 # The longest step looked for: 16 stages with 64 microbatches in both directions are 4 x 64 operations of a rank.
 LONGEST_PERIOD = 512

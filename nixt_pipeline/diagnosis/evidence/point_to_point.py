@@ -8,13 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from nixt_pipeline.arrays import Array
 from nixt_pipeline.diagnosis.evidence.alike import UNKNOWN, Pace
 from nixt_pipeline.diagnosis.evidence.p2p_order import find_order
 from nixt_pipeline.diagnosis.evidence.processes import Process
@@ -278,7 +277,7 @@ class PointToPoint:
 
     edges: list[Edge]
     pairs: list[Pairs]
-    spent: list[dict[str, NDArray[Any]]]
+    spent: list[dict[str, Array]]
     complete: bool
     stalls: list[Stall]
 
@@ -290,7 +289,7 @@ def point_to_point(tables: LaunchTables, processes: Sequence[Process], limits: T
     passes = 1 + sends // _SENDS_PER_PASS
     edges: list[Edge] = []
     pairs: list[Pairs] = []
-    spent: list[dict[str, NDArray[Any]]] = []
+    spent: list[dict[str, Array]] = []
     stalls: list[Stall] = []
     ranks, numbered = 0, 0
     operations = _GROUPED_OPERATIONS if _are_grouped(con, sends) else _SINGLE_OPERATIONS

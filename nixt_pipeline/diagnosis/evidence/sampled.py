@@ -7,8 +7,7 @@ record is missing. Ranks can still be compared, within the collectives that both
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from nixt_pipeline.arrays import Floats, Ints
 
 # Alternating least squares is within a percent after some steps when ranks share several collectives.
 _ROUNDS = 20

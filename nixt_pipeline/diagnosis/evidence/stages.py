@@ -11,13 +11,10 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
 from nixt_pipeline.diagnosis.evidence.processes import Process
-
-Floats = NDArray[np.float64]
 
 # Losses, norms and flags have some bytes to some kilobytes; what a layer exchanges is hundreds of times as much.
 _CONTROL_BYTES = 64 * 1024

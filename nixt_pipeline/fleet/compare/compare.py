@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from nixt_pipeline.arrays import Floats
 from nixt_pipeline.errors import NixtError
 from nixt_pipeline.fleet.baselines import read_baselines
 from nixt_pipeline.fleet.compare import robust_stats
@@ -21,7 +22,7 @@ from nixt_pipeline.fleet.compare.matching import Matching, Pair, Side, match, wo
 from nixt_pipeline.fleet.compare.other_hosts import Judge, sets_of_hosts
 from nixt_pipeline.fleet.compare.placement import on_machines, placement
 from nixt_pipeline.fleet.compare.robust_stats import Change
-from nixt_pipeline.fleet.compare.summaries import Floats, Kernel, RunSummary, load_summary, sound_summaries
+from nixt_pipeline.fleet.compare.summaries import Kernel, RunSummary, load_summary, sound_summaries
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store.manifest import published_runs

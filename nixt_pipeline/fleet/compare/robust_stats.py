@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 
-from nixt_pipeline.fleet.compare.summaries import Floats
+from nixt_pipeline.arrays import Floats
 
 Sampling = Callable[[Floats], "Sample"]
 Change = Literal[

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from nixt_pipeline.analysis.base import compute
 from nixt_pipeline.analysis.cells import build_cells, provide_cells
 from nixt_pipeline.analysis.run_kernels import BLOCKS, RUN_KERNELS
+from nixt_pipeline.arrays import Floats
 from nixt_pipeline.errors import DamagedError
 from nixt_pipeline.fleet.catalog import describe_run
 from nixt_pipeline.fleet.workload import workload_of
@@ -23,8 +23,6 @@ from nixt_pipeline.store.files import where_possible
 from nixt_pipeline.store.manifest import read_manifest
 from nixt_pipeline.store.reading import read_cache, read_table, warn_once
 from nixt_pipeline.store.results import write_result
-
-Floats = NDArray[np.float64]
 
 _KERNEL_COLUMNS = [column.name for column in RUN_KERNELS.columns]
 # The first twentieth of a run is left out: communicators connect when they are first used (the paper's warm-up).
