@@ -5,7 +5,6 @@ from contextlib import closing
 
 import dagster as dg
 
-from nixt_pipeline.analysis.profile import run_profile
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import INGEST, Result, result, run_asset
 from nixt_pipeline.defs.metadata import arrow_preview, table_preview
@@ -14,6 +13,7 @@ from nixt_pipeline.inspector.taxonomy import EVENT_COLUMNS
 from nixt_pipeline.inspector.views import EVENT_DERIVED_COLUMNS
 from nixt_pipeline.pipeline import reads
 from nixt_pipeline.quality.events import EVENT_RULES, judge_columns, judge_rows, judge_values
+from nixt_pipeline.quality.profile import event_profile
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
@@ -73,7 +73,7 @@ def _judge(run: str, settings: Settings) -> Iterator[Verdict]:
     yield judge_columns(files, EVENT_COLUMNS)
     yield judge_rows(files, validated_summary(run, settings).records["stored"])
     with closing(catalog.open_run(run, settings)) as con:
-        yield from judge_values(run_profile(con, settings), settings.thresholds)
+        yield from judge_values(event_profile(con, settings), settings.thresholds)
 
 
 defs = dg.Definitions(assets=[event_store], asset_checks=[run_checks("event_store", EVENT_RULES, _judge)])

@@ -3,7 +3,7 @@
 import duckdb
 import pyarrow as pa
 
-from nixt_pipeline.quality.expectations import Suite, between, judge
+from nixt_pipeline.quality.expectations import Expectation, between, judge, never
 from nixt_pipeline.quality.verdicts import Rule, Verdict
 from nixt_pipeline.settings import Thresholds
 
@@ -29,68 +29,54 @@ SELECT
 FROM cells
 """
 
-ONE_ROW_PER_COLLECTIVE = Rule(
-    "every_collective_is_one_row",
-    "No collective appears twice and every collective record belongs to exactly one. Otherwise waits and bandwidths "
-    "are counted more than once.",
-    blocking=True,
-)
-TIMES_ARE_ORDERED = Rule(
-    "no_rank_is_faster_than_the_fastest",
-    "The shortest time of a collective is not negative and not above the longest.",
-    blocking=True,
-)
-RANKS_AGREE = Rule(
-    "ranks_agree_on_the_message_size",
-    "Ranks that disagree about the size of one collective mean a bug in the training code, or two communicators "
-    "mistaken for one.",
-)
-ENOUGH_COMPLETE = Rule(
-    "most_collectives_have_every_rank",
-    "Only a collective logged by every rank shows which one came last and how fast the transfer was. With few of "
-    "them, findings about ranks have little evidence.",
-)
 
-RANKS_BELONG = Rule(
-    "every_rank_belongs_to_its_communicator",
-    "A rank number beyond the communicator's size, or more records of a collective than it has ranks, means damaged "
-    "headers or two communicators under one id.",
-)
-CLOCKS_AGREE = Rule(
-    "the_clocks_of_the_hosts_agree",
-    "Hosts whose clocks differ write one collective at different times. nixt never orders events across hosts by "
-    "their clocks, but time axes are blurred by that much.",
-)
-CELL_RULES = (ONE_ROW_PER_COLLECTIVE, TIMES_ARE_ORDERED, RANKS_BELONG, RANKS_AGREE, ENOUGH_COMPLETE, CLOCKS_AGREE)
+def cell_expectations(limits: Thresholds) -> dict[Rule, tuple[Expectation, ...]]:
+    """The rules, and what each of them expects of a `cell_profile`."""
+    complete_share, offset_us = limits.diagnosis.min_complete_share, limits.diagnosis.max_clock_offset_us
+    enough = f"at least {complete_share:.0%} of the collectives were logged by every rank"
+    clocks = f"in the median, all ranks write a collective within {offset_us / 1e6:g} s"
+    return {
+        Rule(
+            "every_collective_is_one_row",
+            "No collective appears twice and every collective record belongs to exactly one. Otherwise waits and "
+            "bandwidths are counted more than once.",
+            blocking=True,
+        ): (
+            never("repeated_cells", "no collective appears twice"),
+            never("records_gained_or_lost", "every collective record belongs to exactly one collective"),
+        ),
+        Rule(
+            "no_rank_is_faster_than_the_fastest",
+            "The shortest time of a collective is not negative and not above the longest.",
+            blocking=True,
+        ): (never("cells_with_disordered_times", "0 <= shortest <= longest, no negative wait"),),
+        Rule(
+            "every_rank_belongs_to_its_communicator",
+            "A rank number beyond the communicator's size, or more records of a collective than it has ranks, means "
+            "damaged headers or two communicators under one id.",
+        ): (
+            never("cells_with_impossible_ranks", "the fastest rank is one of the communicator's"),
+            never("cells_with_too_many_ranks", "no collective has more records than ranks"),
+        ),
+        Rule(
+            "ranks_agree_on_the_message_size",
+            "Ranks that disagree about the size of one collective mean a bug in the training code, or two "
+            "communicators mistaken for one.",
+        ): (never("cells_with_several_sizes", "all ranks give one message size"),),
+        Rule(
+            "most_collectives_have_every_rank",
+            "Only a collective logged by every rank shows which one came last and how fast the transfer was. With few "
+            "of them, findings about ranks have little evidence.",
+        ): (between("complete_share", complete_share, 1, enough),),
+        Rule(
+            "the_clocks_of_the_hosts_agree",
+            "Hosts whose clocks differ write one collective at different times. nixt never orders events across hosts "
+            "by their clocks, but time axes are blurred by that much.",
+        ): (between("clock_spread_us", 0, offset_us, clocks),),
+    }
 
 
-def cell_suites(limits: Thresholds) -> tuple[Suite, ...]:
-    """The expectations behind each of `CELL_RULES`."""
-    enough = f"at least {limits.diagnosis.min_complete_share:.0%} of the collectives were logged by every rank"
-    clocks = f"in the median, all ranks write a collective within {limits.diagnosis.max_clock_offset_us / 1e6:g} s"
-    return (
-        Suite(
-            ONE_ROW_PER_COLLECTIVE,
-            (
-                between("repeated_cells", 0, 0, "no collective appears twice"),
-                between("records_gained_or_lost", 0, 0, "every collective record belongs to exactly one collective"),
-            ),
-        ),
-        Suite(
-            TIMES_ARE_ORDERED,
-            (between("cells_with_disordered_times", 0, 0, "0 <= shortest <= longest, no negative wait"),),
-        ),
-        Suite(
-            RANKS_BELONG,
-            (
-                between("cells_with_impossible_ranks", 0, 0, "the fastest rank is one of the communicator's"),
-                between("cells_with_too_many_ranks", 0, 0, "no collective has more records than ranks"),
-            ),
-        ),
-        Suite(RANKS_AGREE, (between("cells_with_several_sizes", 0, 0, "all ranks give one message size"),)),
-        Suite(ENOUGH_COMPLETE, (between("complete_share", limits.diagnosis.min_complete_share, 1, enough),)),
-        Suite(CLOCKS_AGREE, (between("clock_spread_us", 0, limits.diagnosis.max_clock_offset_us, clocks),)),
-    )
+CELL_RULES = tuple(cell_expectations(Thresholds()))
 
 
 def cell_profile(con: duckdb.DuckDBPyConnection) -> pa.Table:
@@ -101,4 +87,4 @@ def cell_profile(con: duckdb.DuckDBPyConnection) -> pa.Table:
 
 def judge_cells(profile: pa.Table, limits: Thresholds) -> list[Verdict]:
     """Apply `CELL_RULES` to a `cell_profile`."""
-    return judge(profile, cell_suites(limits))
+    return judge(profile, cell_expectations(limits))

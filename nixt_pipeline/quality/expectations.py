@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nixt_pipeline.quality.verdicts import Cell, Rule, Verdict
+from nixt_pipeline.quality.verdicts import Cell, Row, Rule, Verdict
 
 # Offending values shown per expectation; the counts are always exact.
 _SHOWN = 5
@@ -25,25 +25,20 @@ class Expectation:
     arguments: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Suite:
-    """Expectations that are judged together: the rule holds when every one of them does."""
-
-    rule: Rule
-    expectations: tuple[Expectation, ...]
-
-
-def present(column: str, sentence: str = "") -> Expectation:
+def present(column: str, sentence: str) -> Expectation:
     """No value of `column` is missing."""
-    return Expectation(
-        sentence or f"{column} is never missing", "expect_column_values_to_not_be_null", {"column": column}
-    )
+    return Expectation(sentence, "expect_column_values_to_not_be_null", {"column": column})
 
 
 def between(column: str, low: float | None, high: float | None, sentence: str) -> Expectation:
     """Every value of `column` that is there lies between `low` and `high`, both included."""
     arguments = {"column": column, "min_value": low, "max_value": high}
     return Expectation(sentence, "expect_column_values_to_be_between", arguments)
+
+
+def never(column: str, sentence: str) -> Expectation:
+    """The column of a profile, which counts what breaks a rule, is 0."""
+    return between(column, 0, 0, sentence)
 
 
 def among(column: str, values: Sequence[str | int], sentence: str) -> Expectation:
@@ -69,8 +64,9 @@ def rows_between(low: int, high: int | None, sentence: str) -> Expectation:
     return Expectation(sentence, "expect_table_row_count_to_be_between", {"min_value": low, "max_value": high})
 
 
-def judge(table: pa.Table, suites: Sequence[Suite]) -> list[Verdict]:
-    """Validate `table` against each suite. An expectation about a column that `table` lacks is violated."""
+def judge(table: pa.Table, rules: Mapping[Rule, Sequence[Expectation]]) -> list[Verdict]:
+    """Validate `table` by each rule, which holds when every one of its expectations does. An expectation about a column
+    that `table` lacks is violated."""
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
@@ -79,16 +75,16 @@ def judge(table: pa.Table, suites: Sequence[Suite]) -> list[Verdict]:
     context.enable_analytics(enable=False)
     asset = context.data_sources.add_pandas("memory").add_dataframe_asset("table")
     batch = asset.add_batch_definition_whole_dataframe("whole").get_batch({"dataframe": table.to_pandas()})
-    return [_judge_suite(batch, table, suite) for suite in suites]
+    return [_judge_rule(batch, table, rule, expectations) for rule, expectations in rules.items()]
 
 
-def _judge_suite(batch: Any, table: pa.Table, suite: Suite) -> Verdict:
+def _judge_rule(batch: Any, table: pa.Table, rule: Rule, expectations: Sequence[Expectation]) -> Verdict:
     """Validate expectations one by one: in one GX suite, a second one of the same kind replaces the first."""
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
     result_format = {"result_format": "SUMMARY", "partial_unexpected_count": _SHOWN}
-    rows: list[dict[str, Cell]] = []
-    for item in suite.expectations:
+    rows: list[Row] = []
+    for item in expectations:
         expectation = ExpectationConfiguration(type=item.type, kwargs=dict(item.arguments)).to_domain_obj()
         result = batch.validate(expectation, result_format=result_format)
         found = _found(result, table, item.arguments)
@@ -98,14 +94,13 @@ def _judge_suite(batch: Any, table: pa.Table, suite: Suite) -> Verdict:
         summary = f"violated: {'; '.join(violated)}"
     else:
         summary = _in_words(rows[0]) if len(rows) == 1 else f"all {len(rows)} expectations hold"
-    return Verdict(
-        suite.rule.name, not violated, summary, _facts(table, suite) or {"violated": len(violated)}, tuple(rows)
-    )
+    facts = _facts(table, expectations) or {"violated": len(violated)}
+    return rule.verdict(not violated, summary, rows, **facts)
 
 
-def _facts(table: pa.Table, suite: Suite) -> dict[str, Cell]:
-    """The values that the suite is about, when the table is a profile: one row of numbers."""
-    columns = [item.arguments["column"] for item in suite.expectations if "column" in item.arguments]
+def _facts(table: pa.Table, expectations: Sequence[Expectation]) -> dict[str, Cell]:
+    """The values that a rule is about, when the table is a profile: one row of numbers."""
+    columns = [item.arguments["column"] for item in expectations if "column" in item.arguments]
     known = [column for column in columns if column in table.column_names]
     return {column: table[column][0].as_py() for column in known} if table.num_rows == 1 else {}
 
@@ -130,7 +125,7 @@ def _found(result: Any, table: pa.Table, arguments: Mapping[str, Any]) -> str:
     return f"{details['unexpected_count']} of {details['element_count']}: {examples}"
 
 
-def _in_words(row: dict[str, Cell]) -> str:
+def _in_words(row: Row) -> str:
     return f"{row['expectation']} (found: {row['found']})"
 
 

@@ -30,31 +30,26 @@ def judge_findings(diagnosis: dict[str, Any]) -> Iterator[Verdict]:
     """Apply `FINDING_RULES` to the JSON of a diagnosis."""
     findings = diagnosis["findings"]
     problems = _schema_problems(diagnosis)
-    yield Verdict(
-        FOLLOWS_CONTRACT.name,
-        not problems,
-        "; ".join(problems) or f"schema {SCHEMA}, {len(findings)} findings",
-        {"findings": len(findings)},
-    )
+    kept = "; ".join(problems) or f"schema {SCHEMA}, {len(findings)} findings"
+    yield FOLLOWS_CONTRACT.verdict(not problems, kept, findings=len(findings))
+    shown = ("kind", "level", "evidence")
     bare = [f for f in findings if not all(f.get(key) for key in ("evidence", "counter_evidence", "next_step"))]
-    yield Verdict(
-        HAS_EVIDENCE.name,
-        not bare,
+    yield HAS_EVIDENCE.unless(
+        [{key: finding.get(key) for key in shown} for finding in bare],
         f"{len(bare)} of {len(findings)} findings lack evidence, counter-evidence or a next step",
-        rows=tuple({"kind": f.get("kind"), "level": f.get("level"), "evidence": f.get("evidence")} for f in bare),
     )
     coverage = diagnosis["coverage"]
     missing = sorted(_COVERAGE_KEYS - coverage.keys())
     complete = coverage.get("complete_cells")
     unfounded = complete is None and diagnosis["verdict"] != "not-assessable"
     recorded = "nothing" if complete is None else f"{complete:.1%}"
-    yield Verdict(
-        HAS_COVERAGE.name,
+    yield HAS_COVERAGE.verdict(
         not missing and not unfounded,
         f"coverage lacks {', '.join(missing)}"
         if missing
         else f"verdict {diagnosis['verdict']}; recorded by every rank: {recorded}",
-        {"ranks_seen": coverage.get("ranks_seen"), "complete_cells": complete},
+        ranks_seen=coverage.get("ranks_seen"),
+        complete_cells=complete,
     )
 
 

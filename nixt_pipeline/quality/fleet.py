@@ -1,5 +1,6 @@
 """Rules for the fleet: everything in the store is analysed, and listed in the overview."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
 
@@ -66,31 +67,18 @@ NOTHING_STUCK = Rule(
 )
 RETENTION_RULES = (NOTHING_STUCK,)
 
-_SHOWN = 12
-
 
 def judge_catalog(settings: Settings) -> Iterator[Verdict]:
     """Apply `CATALOG_RULES` to the run catalog."""
     rows = read_table(RUN_CATALOG.path(settings)).to_pylist()
-    waiting = [row["run"] for row in rows if not row["analysed"]]
-    yield Verdict(
-        ALL_ANALYSED.name,
-        not waiting,
-        f"{len(waiting)} of {len(rows)} runs have no results",
-        {"runs": len(waiting)},
-        tuple({"run": run} for run in waiting[:_SHOWN]),
-    )
+    waiting = [{"run": row["run"]} for row in rows if not row["analysed"]]
+    yield ALL_ANALYSED.unless(waiting, f"{len(waiting)} of {len(rows)} runs have no results", runs=len(waiting))
     by_directory: dict[str, list[str]] = {}
     for row in rows:
         by_directory.setdefault(row["source_dir"], []).append(row["run"])
-    shared = {directory: runs for directory, runs in by_directory.items() if len(runs) > 1}
-    yield Verdict(
-        NO_DATA_SHARED.name,
-        not shared,
-        f"{len(shared)} directories were ingested under several names",
-        {"directories": len(shared)},
-        tuple({"directory": directory, "runs": ", ".join(runs)} for directory, runs in list(shared.items())[:_SHOWN]),
-    )
+    shared = [{"directory": place, "runs": ", ".join(runs)} for place, runs in by_directory.items() if len(runs) > 1]
+    summary = f"{len(shared)} directories were ingested under several names"
+    yield NO_DATA_SHARED.unless(shared, summary, directories=len(shared))
 
 
 def judge_index(settings: Settings) -> Iterator[Verdict]:
@@ -99,27 +87,21 @@ def judge_index(settings: Settings) -> Iterator[Verdict]:
     published = published_runs(settings)
     absent = [run for run in published if escape(run) not in page]
     unreported = [run for run in published if not (layout.report_dir(settings, run) / "index.html").exists()]
-    yield Verdict(
-        ALL_LISTED.name,
-        not absent and not unreported,
+    yield ALL_LISTED.unless(
+        [{"run": run} for run in (*absent, *unreported)],
         f"{len(absent)} of {len(published)} runs are missing from the page, {len(unreported)} have no report",
-        {"runs_missing": len(absent), "reports_missing": len(unreported)},
-        tuple({"run": run} for run in [*absent, *unreported][:_SHOWN]),
+        runs_missing=len(absent),
+        reports_missing=len(unreported),
     )
 
 
 def judge_baselines(table: pa.Table) -> Iterator[Verdict]:
     """Apply `BASELINE_RULES` to the table of baselines."""
     runs = table["run"].to_pylist()
-    twice = sorted({run for run in runs if runs.count(run) > 1}) if len(set(runs)) < len(runs) else []
+    twice = [{"run": run} for run, times in sorted(Counter(runs).items()) if times > 1]
     fit = sum(table["fit"].to_pylist())
-    yield Verdict(
-        RUNS_JUDGED_ONCE.name,
-        not twice,
-        f"{fit} of {len(runs)} runs are baselines of {len(set(table['workload'].to_pylist()))} workloads",
-        {"runs": len(runs), "fit": fit},
-        tuple({"run": run} for run in twice[:_SHOWN]),
-    )
+    summary = f"{fit} of {len(runs)} runs are baselines of {len(set(table['workload'].to_pylist()))} workloads"
+    yield RUNS_JUDGED_ONCE.unless(twice, summary, runs=len(runs), fit=fit)
 
 
 def judge_comparisons(table: pa.Table) -> Iterator[Verdict]:
@@ -127,61 +109,48 @@ def judge_comparisons(table: pa.Table) -> Iterator[Verdict]:
     latest = {row["workload"]: row for row in table.sort_by("first_dump_us").to_pylist() if row["verdict"]}
     slower = [row for row in latest.values() if row["verdict"] == "regressed"]
     elsewhere = sum(row["verdict"] == "slower-other-hosts" for row in latest.values())
-    yield Verdict(
-        NONE_SLOWER.name,
-        not slower,
+    yield NONE_SLOWER.unless(
+        [{"run": row["run"], "reason": row["reason"]} for row in slower],
         f"{len(slower)} of {len(latest)} workloads became slower with their latest run, {elsewhere} on other hosts",
-        {"workloads": len(latest), "slower": len(slower), "slower_on_other_hosts": elsewhere},
-        tuple({"run": row["run"], "reason": row["reason"]} for row in slower[:_SHOWN]),
+        workloads=len(latest),
+        slower=len(slower),
+        slower_on_other_hosts=elsewhere,
     )
 
 
 def judge_host_health(table: pa.Table) -> Iterator[Verdict]:
     """Apply `HOST_RULES` to the table of hosts."""
-    suspects = [row for row in table.to_pylist() if row["suspect"]]
-    unknown = table.num_rows - table["caution"].null_count
     shown = ("hostname", "named", "runs", "lost_rank_seconds", "last_named_run")
-    yield Verdict(
-        NO_SUSPECTS.name,
-        not suspects,
+    suspects = [{name: row[name] for name in shown} for row in table.to_pylist() if row["suspect"]]
+    unknown = table.num_rows - table["caution"].null_count
+    yield NO_SUSPECTS.unless(
+        suspects,
         f"{len(suspects)} of {table.num_rows} hosts are flagged more often than chance would explain; {unknown} names "
         "are not machines and not judged",
-        {"hosts": table.num_rows, "suspects": len(suspects), "no_machines": unknown},
-        tuple({name: row[name] for name in shown} for row in suspects[:_SHOWN]),
+        hosts=table.num_rows,
+        suspects=len(suspects),
+        no_machines=unknown,
     )
 
 
 def judge_retention(table: pa.Table) -> Iterator[Verdict]:
     """Apply `RETENTION_RULES` to the table of what became of each run's events."""
-    failed = [row for row in table.to_pylist() if row["action"] == "failed"]
-    yield Verdict(
-        NOTHING_STUCK.name,
-        not failed,
-        f"{len(failed)} of {table.num_rows} runs with events could not be handled",
-        {"failed": len(failed)},
-        tuple({"run": row["run"], "reason": row["reason"]} for row in failed[:_SHOWN]),
-    )
+    rows = table.to_pylist()
+    failed = [{"run": row["run"], "reason": row["reason"]} for row in rows if row["action"] == "failed"]
+    summary = f"{len(failed)} of {len(rows)} runs with events could not be handled"
+    yield NOTHING_STUCK.unless(failed, summary, failed=len(failed))
 
 
 def judge_scaling(totals: pa.Table) -> Iterator[Verdict]:
     """Apply `SCALING_RULES` to the totals of scaling."""
     withheld = {row["model"]: row["volume_note"] for row in totals.to_pylist() if row["volume_note"]}
-    models = set(totals["model"].to_pylist())
-    yield Verdict(
-        CAPTURED_TO_SCALE.name,
-        not withheld,
-        f"volumes of {len(withheld)} of {len(models)} models are withheld",
-        {"models": len(models), "withheld": len(withheld)},
-        tuple({"model": model, "note": note} for model, note in list(withheld.items())[:_SHOWN]),
-    )
+    models = len(set(totals["model"].to_pylist()))
+    rows = [{"model": model, "note": note} for model, note in withheld.items()]
+    summary = f"volumes of {len(withheld)} of {models} models are withheld"
+    yield CAPTURED_TO_SCALE.unless(rows, summary, models=models, withheld=len(withheld))
 
 
 def judge_benchmarks(problems: Sequence[str]) -> Iterator[Verdict]:
     """Apply `BENCHMARK_RULES`, given what was wrong with files."""
-    yield Verdict(
-        BENCHMARKS_READABLE.name,
-        not problems,
-        f"{len(problems)} files could not be read",
-        {"files": len(problems)},
-        tuple({"problem": problem} for problem in problems[:_SHOWN]),
-    )
+    rows = [{"problem": problem} for problem in problems]
+    yield BENCHMARKS_READABLE.unless(rows, f"{len(problems)} files could not be read", files=len(problems))

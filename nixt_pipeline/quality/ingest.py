@@ -7,12 +7,9 @@ import pyarrow.compute as pc
 
 from nixt_pipeline.inspector.inventory import Inventory
 from nixt_pipeline.inspector.operations import COLL_TYPES
-from nixt_pipeline.quality.expectations import Suite, among, at_least, between, judge, present, unique
-from nixt_pipeline.quality.verdicts import Cell, Rule, Verdict
+from nixt_pipeline.quality.expectations import among, at_least, between, judge, present, unique
+from nixt_pipeline.quality.verdicts import SHOWN, Rule, Verdict
 from nixt_pipeline.store.accounts import IngestSummary
-
-# Rows of a verdict's table.
-_SHOWN = 12
 
 HOLDS_LOGS = Rule(
     "the_directory_holds_log_files",
@@ -94,141 +91,89 @@ ONE_LAUNCH = Rule(
 TYPING_RULES = (COMMUNICATORS_CONSISTENT, EVERY_RANK_REPORTS, ONE_PROCESS_PER_RANK, ONE_LAUNCH)
 
 _COMMUNICATOR_KEY = ("incarnation", "id", "comm_name", "n_ranks", "nnodes")
+_OF_COMMUNICATORS = {
+    COMMUNICATORS_CONSISTENT: (
+        unique(_COMMUNICATOR_KEY, "no communicator is listed twice"),
+        present("incarnation", "every communicator belongs to a launch"),
+        among("coll_type", COLL_TYPES, f"the placement class is one of {', '.join(COLL_TYPES)}"),
+        between("records", 1, None, "every communicator has records"),
+    )
+}
+_OF_MEMBERSHIP = {
+    ONE_PROCESS_PER_RANK: (
+        unique((*_COMMUNICATOR_KEY, "rank"), "no rank of a communicator is claimed by two processes"),
+        present("rank", "every member has a rank"),
+        at_least("n_ranks", "rank", "no rank is beyond the size of its communicator"),
+    )
+}
 
 
 def judge_inventory(inventory: Inventory) -> Iterator[Verdict]:
     """Apply `INVENTORY_RULES`."""
     logs = [file for file in inventory.files if file.foreign is None and file.ignored is None]
     foreign = len(inventory.files) - len(logs)
-    yield Verdict(
-        HOLDS_LOGS.name,
-        bool(logs),
-        f"{len(logs)} files that may be logs and {foreign} others in {inventory.directory}",
-        {"log_files": len(logs), "other_files": foreign},
-    )
-    closed = [file for file in logs if file.unreadable]
-    yield Verdict(
-        CAN_BE_OPENED.name,
-        not closed,
-        f"{len(closed)} of {len(logs)} log files cannot be opened",
-        {"files": len(closed)},
-        tuple({"path": file.path, "problem": file.unreadable} for file in closed[:_SHOWN]),
-    )
-    empty = [file for file in logs if not file.unreadable and file.size_bytes == 0]
-    yield Verdict(
-        NOT_EMPTY.name,
-        not empty,
-        f"{len(empty)} of {len(logs)} log files are empty",
-        {"files": len(empty)},
-        tuple({"path": file.path} for file in empty[:_SHOWN]),
-    )
+    summary = f"{len(logs)} files that may be logs and {foreign} others in {inventory.directory}"
+    yield HOLDS_LOGS.verdict(bool(logs), summary, log_files=len(logs), other_files=foreign)
+    closed = [{"path": file.path, "problem": file.unreadable} for file in logs if file.unreadable]
+    yield CAN_BE_OPENED.unless(closed, f"{len(closed)} of {len(logs)} log files cannot be opened", files=len(closed))
+    empty = [{"path": file.path} for file in logs if not file.unreadable and file.size_bytes == 0]
+    yield NOT_EMPTY.unless(empty, f"{len(empty)} of {len(logs)} log files are empty", files=len(empty))
 
 
 def judge_validation(summary: IngestSummary, files: pa.Table, rejects: pa.Table) -> Iterator[Verdict]:
     """Apply `VALIDATION_RULES` to the books of an ingest; `files` and `rejects` explain a violation."""
     records, sizes = summary.records, summary.bytes
-    yield Verdict(
-        READABLE.name,
-        records["stored"] > 0,
-        f"{records['stored']:,} records in {sum(summary.files.values()):,} files",
-        {"records": records["stored"]},
-    )
+    stored = f"{records['stored']:,} records in {sum(summary.files.values()):,} files"
+    yield READABLE.verdict(records["stored"] > 0, stored, records=records["stored"])
     parts = {name: count for name, count in sizes.items() if name != "read"}
     missing = sizes["read"] - sum(parts.values())
-    yield Verdict(
-        BYTES_ADD_UP.name,
+    yield BYTES_ADD_UP.verdict(
         missing == 0,
-        f"{sizes['read']:,} bytes read" + (", all accounted for" if missing == 0 else f", {missing:,} unaccounted for"),
-        {"bytes_unaccounted_for": missing},
-        tuple({"outcome": name, "bytes": count} for name, count in parts.items()),
+        f"{sizes['read']:,} bytes read, {f'{missing:,} unaccounted for' if missing else 'all accounted for'}",
+        [{"outcome": name, "bytes": count} for name, count in parts.items()],
+        bytes_unaccounted_for=missing,
     )
     unkind = records["stored"] - records["collective"] - records["p2p"]
-    yield Verdict(
-        RECORDS_ADD_UP.name,
+    yield RECORDS_ADD_UP.verdict(
         unkind == 0,
         f"{records['collective']:,} collectives + {records['p2p']:,} point-to-point = {records['stored']:,} stored"
         if unkind == 0
         else f"{abs(unkind):,} of {records['stored']:,} stored records are of no kind or of two",
-        {"records_of_no_kind": unkind},
+        records_of_no_kind=unkind,
     )
-    is_rejected = pc.equal(rejects["outcome"], pa.scalar("rejected"))
-    yield Verdict(
-        NOTHING_REJECTED.name,
+    rejected = rejects.filter(pc.field("outcome") == "rejected").select(["path", "line", "reason", "sample"])
+    yield NOTHING_REJECTED.verdict(
         summary.rejected_lines == 0,
         f"{summary.rejected_lines:,} lines rejected, {summary.foreign_lines:,} recognised as another program's",
-        {"rejected_lines": summary.rejected_lines, "rejected_bytes": sizes["rejected"]},
-        _rows(rejects.filter(is_rejected), ("path", "line", "reason", "sample")),
+        rejected.slice(0, SHOWN).to_pylist(),
+        rejected_lines=summary.rejected_lines,
+        rejected_bytes=sizes["rejected"],
     )
-    read = (row for row in files.to_pylist() if row["status"] not in ("foreign", "ignored"))
-    damaged = [row for row in read if row["problem"] or row["status"] in ("unreadable", "vanished")]
-    yield Verdict(
-        READ_TO_THE_END.name,
-        not damaged,
-        f"{len(damaged)} of {files.num_rows} files could not be read completely",
-        {"files": len(damaged)},
-        tuple({name: row[name] for name in ("path", "status", "problem")} for row in damaged[:_SHOWN]),
-    )
-    yield Verdict(
-        LOGGED_ONCE.name,
-        records["duplicate"] == 0,
-        f"{records['duplicate']:,} records had been stored already",
-        {"duplicate_records": records["duplicate"]},
-    )
-    yield Verdict(
-        NOTHING_LOST.name,
-        summary.dropped_by_plugin == 0,
-        f"the plugin reports {summary.dropped_by_plugin:,} lost records",
-        {"records_lost": summary.dropped_by_plugin},
-    )
+    damaged = [
+        {name: row[name] for name in ("path", "status", "problem")}
+        for row in files.to_pylist()
+        if row["status"] in ("unreadable", "vanished")
+        or (row["problem"] and row["status"] not in ("foreign", "ignored"))
+    ]
+    incomplete = f"{len(damaged)} of {files.num_rows} files could not be read completely"
+    yield READ_TO_THE_END.unless(damaged, incomplete, files=len(damaged))
+    twice, lost = records["duplicate"], summary.dropped_by_plugin
+    yield LOGGED_ONCE.verdict(twice == 0, f"{twice:,} records had been stored already", duplicate_records=twice)
+    yield NOTHING_LOST.verdict(lost == 0, f"the plugin reports {lost:,} lost records", records_lost=lost)
 
 
 def judge_typing(communicators: pa.Table, membership: pa.Table, incarnations: int) -> Iterator[Verdict]:
     """Apply `TYPING_RULES` to the dimension tables of a run."""
-    yield from judge(communicators, [_communicator_suite()])
-    partial = [
-        row for row in communicators.to_pylist() if row["n_ranks"] is not None and row["ranks_seen"] < row["n_ranks"]
-    ]
+    yield from judge(communicators, _OF_COMMUNICATORS)
+    shown = ("id", "comm_name", "n_ranks", "ranks_seen")
+    partial = communicators.filter(pc.field("ranks_seen") < pc.field("n_ranks")).select(shown).to_pylist()
     missing = sum(row["n_ranks"] - row["ranks_seen"] for row in partial)
-    yield Verdict(
-        EVERY_RANK_REPORTS.name,
-        not partial,
+    yield EVERY_RANK_REPORTS.unless(
+        partial,
         f"{missing:,} ranks of {len(partial)} of {communicators.num_rows} communicators have no records",
-        {"ranks_missing": missing, "communicators": len(partial)},
-        tuple({name: row[name] for name in ("id", "comm_name", "n_ranks", "ranks_seen")} for row in partial[:_SHOWN]),
+        ranks_missing=missing,
+        communicators=len(partial),
     )
-    yield from judge(membership, [_membership_suite()])
-    yield Verdict(
-        ONE_LAUNCH.name,
-        incarnations <= 1,
-        f"{incarnations} launches, which share no process and ran at different times"
-        if incarnations > 1
-        else "one launch",
-        {"launches": incarnations},
-    )
-
-
-def _communicator_suite() -> Suite:
-    return Suite(
-        COMMUNICATORS_CONSISTENT,
-        (
-            unique(_COMMUNICATOR_KEY, "no communicator is listed twice"),
-            present("incarnation", "every communicator belongs to a launch"),
-            among("coll_type", COLL_TYPES, f"the placement class is one of {', '.join(COLL_TYPES)}"),
-            between("records", 1, None, "every communicator has records"),
-        ),
-    )
-
-
-def _membership_suite() -> Suite:
-    return Suite(
-        ONE_PROCESS_PER_RANK,
-        (
-            unique((*_COMMUNICATOR_KEY, "rank"), "no rank of a communicator is claimed by two processes"),
-            present("rank", "every member has a rank"),
-            at_least("n_ranks", "rank", "no rank is beyond the size of its communicator"),
-        ),
-    )
-
-
-def _rows(table: pa.Table, columns: tuple[str, ...]) -> tuple[dict[str, Cell], ...]:
-    return tuple(table.select(columns).slice(0, _SHOWN).to_pylist())
+    yield from judge(membership, _OF_MEMBERSHIP)
+    several = f"{incarnations} launches, which share no process and ran at different times"
+    yield ONE_LAUNCH.verdict(incarnations <= 1, several if incarnations > 1 else "one launch", launches=incarnations)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from nixt_pipeline.quality.verdicts import Rule, Verdict
 from nixt_pipeline.settings import Settings
@@ -30,37 +29,25 @@ _FETCHES = ('src="http', "src='http", '<link rel="stylesheet"', "@import", "url(
 
 def judge_report(run: str, settings: Settings, analyses: Sequence[str]) -> Iterator[Verdict]:
     """Apply `REPORT_RULES` to the report of `run`. Raises `FileNotFoundError` when there is none."""
-    page = (layout.report_dir(settings, run) / "index.html").read_text(encoding="utf-8")
+    directory = layout.report_dir(settings, run)
+    page = (directory / "index.html").read_text(encoding="utf-8")
     found = [text for text in _FETCHES if text in page]
-    yield Verdict(
-        STANDS_ALONE.name,
-        not found,
-        f"the page would fetch: {', '.join(found)}" if found else "the page fetches nothing",
-        {"size_bytes": len(page.encode("utf-8"))},
-    )
+    fetched = f"the page would fetch: {', '.join(found)}" if found else "the page fetches nothing"
+    yield STANDS_ALONE.verdict(not found, fetched, size_bytes=len(page.encode("utf-8")))
     published = (layout.store_dir(settings, run) / layout.MANIFEST).stat().st_mtime_ns
     problems = [problem for name in analyses if (problem := _problem(name, run, settings, published))]
-    yield Verdict(
-        COMPLETE.name,
+    yield COMPLETE.verdict(
         not problems,
         "; ".join(problems)
         or f"all {len(analyses)} analyses were computed from generation {read_manifest(settings, run).generation}",
-        {"analyses": len(analyses), "missing": len(problems)},
+        analyses=len(analyses),
+        missing=len(problems),
     )
-
-    yield _traceable(layout.report_dir(settings, run))
-
-
-def _traceable(directory: Path) -> Verdict:
     tables = json.loads((directory / "report.json").read_text(encoding="utf-8"))["tables"]
     files = [table[form] for table in tables.values() for form in ("csv", "parquet")]
     absent = [name for name in files if not (directory / name).exists()]
-    return Verdict(
-        TRACEABLE.name,
-        not absent,
-        f"missing next to the page: {', '.join(absent)}" if absent else f"all {len(tables)} tables are in place",
-        {"tables": len(tables), "files_missing": len(absent)},
-    )
+    traced = f"missing next to the page: {', '.join(absent)}" if absent else f"all {len(tables)} tables are in place"
+    yield TRACEABLE.verdict(not absent, traced, tables=len(tables), files_missing=len(absent))
 
 
 def _problem(analysis: str, run: str, settings: Settings, published_ns: int) -> str | None:

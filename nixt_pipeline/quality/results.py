@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from nixt_pipeline.analysis.base import Analysis, Counted
 from nixt_pipeline.analysis.coverage import ANALYSIS as COVERAGE
-from nixt_pipeline.quality.expectations import Suite, between, judge, present, rows_between, unique
+from nixt_pipeline.quality.expectations import Expectation, between, judge, present, rows_between, unique
 from nixt_pipeline.quality.verdicts import Rule, Verdict
 from nixt_pipeline.settings import Thresholds
 
@@ -49,8 +49,8 @@ def judge_result(
 ) -> Iterator[Verdict]:
     """Apply `result_rules`; `stored` says how many records of each kind the store holds."""
     rows_expected = 1 if stored["events"] and analysis.adds_up_to == "events" else 0
-    yield Verdict(COMPUTED.name, True, f"{result.num_rows:,} row{'' if result.num_rows == 1 else 's'}")
-    yield from judge(result, [_suite(analysis, rows_expected)])
+    yield COMPUTED.verdict(True, f"{result.num_rows:,} row{'' if result.num_rows == 1 else 's'}")
+    yield from judge(result, _one_row_per_group(analysis, rows_expected))
     if analysis.adds_up_to:
         yield _counted_once(result, analysis.adds_up_to, stored[analysis.adds_up_to])
     if analysis.name == COVERAGE.name:
@@ -70,23 +70,20 @@ def judge_failure(analysis: Analysis, error: str) -> Iterator[Verdict]:
     rules = result_rules(analysis)
     broken = next((rule for rule in rules if error.startswith(f"{rule.name}: ")), COMPUTED)
     for rule in rules:
-        yield Verdict(rule.name, rule is not broken, error if rule is broken else "there is no result to judge")
+        yield rule.verdict(rule is not broken, error if rule is broken else "there is no result to judge")
 
 
-def _suite(analysis: Analysis, rows_expected: int) -> Suite:
-    """The expectations that any result of this analysis must meet."""
-    return Suite(
-        ONE_ROW_PER_GROUP,
-        (
+def _one_row_per_group(analysis: Analysis, rows_expected: int) -> dict[Rule, list[Expectation]]:
+    """What any result of this analysis must meet."""
+    most = 1 + _SHARE_TOLERANCE
+    return {
+        ONE_ROW_PER_GROUP: [
             present("run", "every row has its run"),
             rows_between(rows_expected, None, "there is a result wherever there are records"),
             unique(analysis.key, f"no two rows have the same {', '.join(analysis.key)}"),
-            *(
-                between(share, 0.0, 1.0 + _SHARE_TOLERANCE, f"{share} is between 0 and 1")
-                for share in analysis.fractions
-            ),
-        ),
-    )
+            *(between(share, 0.0, most, f"{share} is between 0 and 1") for share in analysis.fractions),
+        ]
+    }
 
 
 def captured_enough(coverage: pa.Table, min_capture_rate: float) -> Verdict:
@@ -94,18 +91,17 @@ def captured_enough(coverage: pa.Table, min_capture_rate: float) -> Verdict:
     rows = [row for row in coverage.to_pylist() if (row["n_ranks"] or 0) > 1 and row["sn_expected"]]
     expected = sum(row["n_ranks"] * row["sn_expected"] for row in rows)
     if not expected:
-        return Verdict(
-            CAPTURED_ENOUGH.name, False, "not assessable: no collective with sequence numbers among several ranks"
-        )
+        nothing = "not assessable: no collective with sequence numbers among several ranks"
+        return CAPTURED_ENOUGH.verdict(False, nothing)
     rate = sum(row["capture_rate"] * row["n_ranks"] * row["sn_expected"] for row in rows) / expected
-    worst = sorted(rows, key=lambda row: row["capture_rate"])[:10]
+    worst = sorted(rows, key=lambda row: row["capture_rate"])
     shown = ("comm_name", "id", "coll", "n_ranks", "records", "sn_expected", "capture_rate", "complete_share")
-    return Verdict(
-        CAPTURED_ENOUGH.name,
+    return CAPTURED_ENOUGH.verdict(
         rate >= min_capture_rate,
         f"{rate:.1%} of the expected records were captured; comparing ranks needs {min_capture_rate:.0%}",
-        {"capture_rate": rate, "records_expected": expected},
-        tuple({name: row[name] for name in shown} for row in worst),
+        [{name: row[name] for name in shown} for row in worst],
+        capture_rate=rate,
+        records_expected=expected,
     )
 
 
@@ -113,9 +109,5 @@ def _counted_once(result: pa.Table, counted: Counted, stored: int) -> Verdict:
     """Compare the sum of `records` with what the store holds."""
     total = pc.sum(result["records"]).as_py() or 0
     kind = "records" if counted == "events" else "collective records"
-    return Verdict(
-        COUNTED_ONCE.name,
-        total == stored,
-        f"{total:,} of {stored:,} {kind} in the store are in the result",
-        {"records_in_result": total, "records_in_store": stored},
-    )
+    summary = f"{total:,} of {stored:,} {kind} in the store are in the result"
+    return COUNTED_ONCE.verdict(total == stored, summary, records_in_result=total, records_in_store=stored)

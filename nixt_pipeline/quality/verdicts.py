@@ -1,9 +1,13 @@
 """What a data-quality rule is, and what comes out when it is applied to a run."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 # A cell of the table that a verdict shows.
 Cell = str | int | float | bool | None
+Row = Mapping[str, Cell]
+# Rows of that table.
+SHOWN = 12
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,14 @@ class Rule:
     blocking: bool = False
     error: bool = False
 
+    def verdict(self, passed: bool, summary: str, rows: Sequence[Row] = (), /, **facts: Cell) -> "Verdict":
+        """Its outcome, of which the first dozen `rows` are shown."""
+        return Verdict(self.name, passed, summary, facts, tuple(rows[:SHOWN]))
+
+    def unless(self, violations: Sequence[Row], summary: str, /, **facts: Cell) -> "Verdict":
+        """Its outcome where each row of `violations` is a violation."""
+        return self.verdict(not violations, summary, violations, **facts)
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -30,4 +42,4 @@ class Verdict:
     passed: bool
     summary: str
     facts: dict[str, Cell] = field(default_factory=dict)
-    rows: tuple[dict[str, Cell], ...] = ()
+    rows: tuple[Row, ...] = ()

@@ -3,7 +3,7 @@ import pytest
 
 from nixt_pipeline.quality.cells import CELL_RULES, cell_profile, judge_cells
 from nixt_pipeline.settings import Thresholds
-from nixt_pipeline_tests.analysis.conftest import StoreRun, event, store_run  # noqa: F401 (a fixture)
+from nixt_pipeline_tests.analysis.conftest import StoreRun, event
 
 SOUND = {
     "complete_share": 1.0,
@@ -46,7 +46,7 @@ def test_every_rule_has_a_fault_above() -> None:
     assert {rule for _, rule in FAULTS.values()} == {rule.name for rule in CELL_RULES}
 
 
-def test_the_profile_counts_what_the_rules_judge(store_run: StoreRun) -> None:  # noqa: F811
+def test_the_profile_counts_what_the_rules_judge(store_run: StoreRun) -> None:
     # Collective 0 is complete; of collective 1 only rank 0 logged; in collective 2 the ranks disagree about the size.
     run = store_run(
         [
@@ -68,7 +68,7 @@ def test_the_profile_counts_what_the_rules_judge(store_run: StoreRun) -> None:  
     assert failing(row) == {"ranks_agree_on_the_message_size"}
 
 
-def test_a_run_without_collectives_loses_none(store_run: StoreRun) -> None:  # noqa: F811
+def test_a_run_without_collectives_loses_none(store_run: StoreRun) -> None:
     run = store_run([event(kind="p2p", coll="Send", p2p_peer=1)])
     (row,) = cell_profile(run.con).to_pylist()
     assert failing(row) == set()

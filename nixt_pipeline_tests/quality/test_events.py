@@ -4,25 +4,32 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nixt_pipeline.analysis.profile import PROFILE_COLUMNS
-from nixt_pipeline.inspector.taxonomy import I64, RUN, STRING, Column, Role, schema
-from nixt_pipeline.quality.events import EVENT_RULES, judge_columns, judge_rows, judge_values
+from nixt_pipeline.inspector.taxonomy import I64, RUN, Column, Role, schema
+from nixt_pipeline.quality.events import EVENT_RULES, event_expectations, judge_columns, judge_rows, judge_values
+from nixt_pipeline.quality.profile import event_profile
 from nixt_pipeline.settings import Thresholds
+from nixt_pipeline_tests.analysis.conftest import StoreRun, event
 
 COLUMNS = (RUN, Column("rank", I64, Role.IDENTIFIER, "", ""))
-# A profile in which nothing is wrong: 100 collective records, everything else 0.
-SOUND = {
-    column.name: "v4.0" if column.type == STRING else 0.0 if pa.types.is_floating(column.type) else 0
-    for column in PROFILE_COLUMNS
-} | {"rows": 100, "rows_collective": 100, "key_sets": 1, "format_versions": 1, "git_revs": 1, "gpu_timed": 100}
+# A profile in which nothing is wrong: records of one kind, everything else 0.
+JUDGED = {
+    value
+    for expected in event_expectations(Thresholds()).values()
+    for expectation in expected
+    for name, value in expectation.arguments.items()
+    if name.startswith("column")
+}
+SOUND: dict[str, float] = dict.fromkeys(sorted(JUDGED), 0) | {
+    "kinds": 1, "key_sets": 1, "format_versions": 1, "git_revs": 1, "unusable_share": 0.0,
+}  # fmt: skip
 
-FAULTS = {
+FAULTS: dict[str, tuple[float, str]] = {
     "null_hostname": (1, "required_values_are_present"),
     "null_coll_sn": (1, "required_values_are_present"),
     "rank_out_of_range": (1, "values_are_in_their_domain"),
     "unknown_functions": (1, "values_are_in_their_domain"),
-    # More than 1 % of the 100 records.
-    "unusable_times": (2, "execution_times_are_usable"),
+    # More than 1 %.
+    "unusable_share": (0.02, "execution_times_are_usable"),
     "cpu_timed": (1, "all_times_are_measured_on_the_gpu"),
     "other_timed": (1, "all_times_are_measured_on_the_gpu"),
     "bandwidth_impossible": (1, "bandwidth_is_physically_possible"),
@@ -36,8 +43,8 @@ FAULTS = {
 }
 
 
-def failing(**changes: int) -> set[str]:
-    profile = pa.Table.from_pylist([SOUND | changes], schema=schema(PROFILE_COLUMNS))
+def failing(**changes: float) -> set[str]:
+    profile = pa.Table.from_pylist([SOUND | changes])
     return {verdict.rule for verdict in judge_values(profile, Thresholds()) if not verdict.passed}
 
 
@@ -46,7 +53,7 @@ def test_a_sound_profile_passes_every_rule() -> None:
 
 
 @pytest.mark.parametrize(("column", "value", "rule"), [(name, *fault) for name, fault in FAULTS.items()])
-def test_one_fault_fails_exactly_its_rule(column: str, value: int, rule: str) -> None:
+def test_one_fault_fails_exactly_its_rule(column: str, value: float, rule: str) -> None:
     assert failing(**{column: value}) == {rule}
 
 
@@ -56,21 +63,20 @@ def test_every_rule_about_values_has_a_fault_above() -> None:
 
 
 def test_both_kinds_of_record_may_have_fields_of_their_own() -> None:
-    assert failing(key_sets=2, rows_p2p=50) == set()
+    assert failing(key_sets=2, kinds=2) == set()
 
 
 def test_a_run_without_records_has_nothing_to_object_to_in_its_values() -> None:
-    assert failing(rows=0, rows_collective=0, key_sets=0, gpu_timed=0) == set()
-
-
-def test_the_only_record_of_a_run_is_all_of_its_records() -> None:
-    one = {"rows": 1, "rows_collective": 1, "gpu_timed": 1}
-    assert failing(**one) == set()
-    assert failing(**one, unusable_times=1) == {"execution_times_are_usable"}
+    assert failing(kinds=0, key_sets=0, format_versions=0, git_revs=0) == set()
 
 
 def test_a_share_of_unusable_times_at_the_limit_passes() -> None:
-    assert failing(unusable_times=1) == set()  # 1 of 100, and 1 % is allowed
+    assert failing(unusable_share=0.01) == set()  # 1 % is allowed
+
+
+def test_every_expectation_is_about_a_column_of_the_profile(store_run: StoreRun) -> None:
+    run = store_run([event()])
+    assert set(event_profile(run.con, run.settings).column_names) == JUDGED
 
 
 def test_columns_as_promised_pass(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@ import pytest
 
 from nixt_pipeline.quality.expectations import (
     Expectation,
-    Suite,
     among,
     at_least,
     between,
@@ -20,14 +19,14 @@ TABLE = pa.table(
 
 
 def verdict(table: pa.Table, *expectations: Expectation) -> Verdict:
-    (found,) = judge(table, [Suite(Rule("a_rule", ""), expectations)])
+    (found,) = judge(table, {Rule("a_rule", ""): expectations})
     return found
 
 
 @pytest.mark.parametrize(
     "expectation",
     [
-        present("key"),
+        present("key", ""),
         between("key", 1, 4, ""),
         among("name", ["a", "b"], ""),
         unique(["key"], ""),
@@ -43,7 +42,7 @@ def test_what_is_so_passes(expectation: Expectation) -> None:
 @pytest.mark.parametrize(
     ("expectation", "found"),
     [
-        (present("name"), "1 of 4: missing"),
+        (present("name", ""), "1 of 4: missing"),
         (between("key", 1, 3, ""), "1 of 4: 4"),
         (among("name", ["a"], ""), "2 of 4: b, b"),
         (unique(["name"], ""), "2 of 4: b, b"),
