@@ -17,7 +17,6 @@ from nixt_pipeline.diagnosis.results import materialise_findings
 from nixt_pipeline.fleet.baselines import update_baselines
 from nixt_pipeline.fleet.catalog import current_run_catalog
 from nixt_pipeline.fleet.regression import with_regression
-from nixt_pipeline.isolation import Failure
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.dropped import dropped
@@ -78,9 +77,9 @@ def analyse(run: str, settings: Settings, progress: StepProgress | None = None) 
     try:
         for analysis in ANALYSES:
             started(analysis.name)
-            result = try_to_materialise(analysis, run, settings, con)
-            if isinstance(result, Failure):
-                attempts.failed.append(result)
+            failure = try_to_materialise(analysis, run, settings, con)
+            if failure:
+                attempts.failed.append(failure)
                 # After an internal error, DuckDB refuses everything else on the same connection.
                 con.close()
                 con = catalog.open_run(run, settings)

@@ -10,7 +10,7 @@ hold in all of them:
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,9 +22,10 @@ from nixt_pipeline.analysis.distributions import summarise
 from nixt_pipeline.inspector.operations import BANDWIDTH_FLAGS
 from nixt_pipeline.inspector.taxonomy import Column, schema
 from nixt_pipeline.settings import Settings
-from nixt_pipeline.store import catalog
+from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.dropped import require_events
-from nixt_pipeline.store.results import write_result
+from nixt_pipeline.store.files import write_batches
+from nixt_pipeline.store.seals import noting
 
 Row = dict[str, Any]
 # The few numbers of a result that are worth following from run to run, by name; None where there is nothing to tell.
@@ -38,6 +39,7 @@ TOP = 6
 # Records that one pass over a run may hold in memory at once: what eight million need fits DuckDB's default limit with
 # room to spare. Each pass costs one scan of the events, or of a part of them.
 RECORDS_PER_PASS = 8_000_000
+_ROWS_PER_BATCH = 100_000
 
 # quantile_of_counts(value, upto, total, q): the q-quantile of a group given as one row per distinct value, where
 # `upto` is the number of observations up to and including the value and `total` their number in the group. Equals
@@ -145,6 +147,14 @@ def compute(analysis: Analysis, con: duckdb.DuckDBPyConnection, settings: Settin
     Returns a table with exactly the schema of `analysis.columns`. Raises `ValueError` for an unknown parameter, and
     when the SQL does not give the declared columns.
     """
+    batches = _batches(analysis, con, settings, overrides)
+    return pa.Table.from_batches(batches, schema(analysis.columns)).combine_chunks()
+
+
+def _batches(
+    analysis: Analysis, con: duckdb.DuckDBPyConnection, settings: Settings, overrides: dict[str, object]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the result as they come, with the schema of `analysis.columns`."""
     parameters = analysis.parameters(settings)
     unknown = sorted(overrides.keys() - parameters.keys())
     if unknown:
@@ -153,13 +163,14 @@ def compute(analysis: Analysis, con: duckdb.DuckDBPyConnection, settings: Settin
     prepare(con)
     bound = parameters | overrides
     if analysis.shares is None:
-        return query(con, analysis.name, analysis.sql, bound, analysis.columns)
+        yield from query(con, analysis.name, analysis.sql, bound, analysis.columns)
+        return
     shares = _compute_shares(analysis.shares, con, bound)
     if shares is None:
-        return schema(analysis.columns).empty_table()
+        return
     con.register("shares", shares)
     try:
-        return query(con, analysis.name, analysis.sql, bound, analysis.columns)
+        yield from query(con, analysis.name, analysis.sql, bound, analysis.columns)
     finally:
         con.unregister("shares")
 
@@ -193,28 +204,29 @@ def number_of_passes(con: duckdb.DuckDBPyConnection) -> int:
 
 def query(
     con: duckdb.DuckDBPyConnection, name: str, sql: str, parameters: dict[str, object], columns: tuple[Column, ...]
-) -> pa.Table:
+) -> Iterator[pa.RecordBatch]:
     """Run `sql` and give its result the schema of `columns`; `name` is for messages.
 
     Raises `ValueError` when the names of the columns or their order differ.
     """
-    table: pa.Table = con.sql(sql, params=_mentioned(sql, parameters)).to_arrow_table()
-    expected = [column.name for column in columns]
-    if table.column_names != expected:
-        raise ValueError(f"the SQL of {name} gives columns {table.column_names}, declared are {expected}")
-    return table.cast(schema(columns)).combine_chunks()
+    reader = con.sql(sql, params=_mentioned(sql, parameters)).to_arrow_reader(_ROWS_PER_BATCH)
+    expected = schema(columns)
+    if reader.schema.names != expected.names:
+        raise ValueError(f"the SQL of {name} gives columns {reader.schema.names}, declared are {expected.names}")
+    for batch in reader:
+        yield batch.cast(expected)
 
 
-def materialise(
-    analysis: Analysis, run: str, settings: Settings, con: duckdb.DuckDBPyConnection | None = None
-) -> pa.Table:
-    """Compute `analysis` for a stored run and replace its result file.
+def materialise(analysis: Analysis, run: str, settings: Settings, con: duckdb.DuckDBPyConnection | None = None) -> None:
+    """Compute `analysis` for a stored run and replace its result file, without holding the result: one with a row for
+    each of a million message sizes is larger than everything that is needed to compute it.
 
     Whoever computes several passes a connection of `open_run` as `con`: for a small run, opening one takes longer than
-    the query. Raises `UnknownRunError`, and `EventsDroppedError` for a run that has only its results left.
+    the query. Raises `UnknownRunError`, `StorageError`, and `EventsDroppedError` for a run that has only its results
+    left.
     """
     require_events(run, settings)
+    path = layout.results_path(settings, analysis.name, run)
     with nullcontext(con) if con else catalog.open_run(run, settings) as connection:
-        table = compute(analysis, connection, settings)
-    write_result(table, analysis.name, run, settings)
-    return table
+        batches = _batches(analysis, connection, settings, {})
+        write_batches(batches, schema(analysis.columns), path, noting(settings, run, path))

@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
 
 from nixt_pipeline.analysis.base import Analysis, materialise
 from nixt_pipeline.isolation import Failure, attempt
@@ -21,15 +20,15 @@ from nixt_pipeline.store.reading import read_json
 
 def try_to_materialise(
     analysis: Analysis, run: str, settings: Settings, con: duckdb.DuckDBPyConnection | None = None
-) -> pa.Table | Failure:
-    """`materialise`, or the failure of it, which is noted. Errors about files pass."""
-    result = attempt(f"the analysis {analysis.name}", materialise, analysis, run, settings, con)
-    if isinstance(result, Failure):
+) -> Failure | None:
+    """`materialise`, and the failure of it, which is noted. Errors about files pass."""
+    failure = attempt(f"the analysis {analysis.name}", materialise, analysis, run, settings, con)
+    if failure:
         # What is there is about the run as it was before, or made by other rules.
-        withhold(analysis.name, run, result.error, settings)
+        withhold(analysis.name, run, failure.error, settings)
     else:
         remove(_note(analysis.name, run, settings))
-    return result
+    return failure
 
 
 def withhold(analysis: str, run: str, error: str, settings: Settings) -> None:

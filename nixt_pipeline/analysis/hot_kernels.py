@@ -36,14 +36,17 @@ kernel_records AS (
 kernels AS (
     SELECT
         * EXCLUDE (operation),
-        row_number() OVER (
-            ORDER BY payload_bytes DESC, records DESC, kind, coll, coll_type, n_ranks, nnodes, coll_msg_size_bytes
-        ) AS rank_by_bytes,
+        row_number() OVER by_bytes AS rank_by_bytes,
+        sum(payload_bytes) OVER by_bytes AS cumulative_payload_bytes,
         CASE WHEN count(*) OVER (PARTITION BY operation, message_size(coll_msg_size_bytes)) = 1
             THEN concat(operation, message_size(coll_msg_size_bytes))
             ELSE concat(operation, coll_msg_size_bytes, ' B')
         END AS label
     FROM kernel_records
+    WINDOW by_bytes AS (
+        ORDER BY payload_bytes DESC, records DESC, kind, coll, coll_type, n_ranks, nnodes, coll_msg_size_bytes
+        ROWS UNBOUNDED PRECEDING
+    )
 )
 """
 
@@ -117,6 +120,12 @@ transfers AS (
         SELECT *, complete AND coalesce(coll IN (SELECT unnest($sync_collectives)), false) AS splits FROM cells
     )
     GROUP BY kernel_key
+),
+-- Totals of their own instead of windows over the whole result, which can have a row for each of a million sizes.
+totals AS (
+    SELECT
+        (SELECT sum(payload_bytes) FROM kernels) AS payload_bytes,
+        (SELECT sum(rank_time_us) FROM measured) AS rank_time_us
 )
 SELECT
     k.run, k.rank_by_bytes, k.label, k.kind, k.coll, k.coll_type, k.n_ranks, k.nnodes, k.coll_msg_size_bytes, k.records,
@@ -125,11 +134,11 @@ SELECT
     s.communicators, s.hosts, k.payload_bytes, m.wire_bytes, m.rank_time_us, t.transfer_time_us, t.wait_us,
     m.busbw_p10_gbs, m.busbw_p50_gbs, m.busbw_p90_gbs, m.busbw_max_gbs, m.busbw_cv,
     m.exec_time_p50_us, m.exec_time_p99_us, t.transfer_busbw_p50_gbs, c.capture_rate,
-    k.payload_bytes / nullif(sum(k.payload_bytes) OVER (), 0) AS share_of_payload,
-    sum(k.payload_bytes) OVER (ORDER BY k.rank_by_bytes) / nullif(sum(k.payload_bytes) OVER (), 0)
-        AS cumulative_share_of_payload,
-    m.rank_time_us / nullif(sum(m.rank_time_us) OVER (), 0) AS share_of_rank_time
+    k.payload_bytes / nullif(totals.payload_bytes, 0) AS share_of_payload,
+    k.cumulative_payload_bytes / nullif(totals.payload_bytes, 0) AS cumulative_share_of_payload,
+    m.rank_time_us / nullif(totals.rank_time_us, 0) AS share_of_rank_time
 FROM kernels AS k
+CROSS JOIN totals
 JOIN measured AS m ON m.kernel_key = k.kernel_key
 JOIN spread AS s ON s.kernel_key = k.kernel_key
 LEFT JOIN capture AS c ON c.kernel_key = k.kernel_key

@@ -26,6 +26,7 @@ from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.reporting.sections import pictures
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
+from nixt_pipeline.store.reading import read_table
 
 
 def analysis_asset(analysis: Analysis) -> dg.AssetsDefinition:
@@ -42,26 +43,20 @@ def analysis_asset(analysis: Analysis) -> dg.AssetsDefinition:
     )
     def asset(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings], duckdb: StoreDuckDB) -> Result:
         run = context.partition_key
+        path = layout.results_path(settings, analysis.name, run)
         with duckdb.get_connection(run) as con:
-            table = try_to_materialise(analysis, run, settings, con)
-            if not isinstance(table, Failure):
-                table = _unless_wrong(analysis, table, run, settings, con)
-        if isinstance(table, Failure):
-            return failed(table, layout.results_path(settings, analysis.name, run))
-        return result_of(analysis, table, run, settings)
+            failure = try_to_materialise(analysis, run, settings, con)
+            if failure:
+                return failed(failure, path)
+            table = read_table(path)
+            error = error_in(analysis, table, _stored(con), settings.thresholds)
+        if error:
+            # Taken back before anything is made of it.
+            withhold(analysis.name, run, error, settings)
+            return failed(Failure(analysis.name, error), path)
+        return result_of(analysis, table, path)
 
     return asset
-
-
-def _unless_wrong(
-    analysis: Analysis, table: pa.Table, run: str, settings: Settings, con: DuckDBPyConnection
-) -> pa.Table | Failure:
-    """The result, or the failure of a result that breaks a rule, which is taken back before anything is made of it."""
-    error = error_in(analysis, table, _stored(con), settings.thresholds)
-    if not error:
-        return table
-    withhold(analysis.name, run, error, settings)
-    return Failure(analysis.name, error)
 
 
 def _stored(con: DuckDBPyConnection) -> dict[Counted, int]:
@@ -77,12 +72,12 @@ def failed(failure: Failure, path: Path) -> Result:
     return result(path, None, {"could not be computed": failure.error})
 
 
-def result_of(analysis: Analysis, table: pa.Table, run: str, settings: Settings) -> Result:
+def result_of(analysis: Analysis, table: pa.Table, path: Path) -> Result:
     """What the UI shows of a result: its place, first rows, key figures and, where the report has one, its figure."""
     # Lists are too long for a preview.
     shown = [field.name for field in table.schema if field.name != "run" and not pa.types.is_list(field.type)]
     return result(
-        layout.results_path(settings, analysis.name, run),
+        path,
         table.num_rows,
         {
             **_figure(analysis, table),

@@ -83,7 +83,8 @@ def test_the_number_of_passes_is_rounded_up(store_run: StoreRun, monkeypatch: py
 
 def test_a_materialised_result_is_a_view_of_the_run_and_a_parquet_file_with_meanings(store_run: StoreRun) -> None:
     run = store_run(EVENTS)
-    table = materialise(analysis_named("coverage"), "job", run.settings)
+    materialise(analysis_named("coverage"), "job", run.settings)
+    table = compute(analysis_named("coverage"), run.con, run.settings)
     stored = pq.read_table(layout.results_path(run.settings, "coverage", "job"), partitioning=None)
     assert stored.equals(table)
     assert stored.schema.field("capture_rate").equals(table.schema.field("capture_rate"), check_metadata=True)
