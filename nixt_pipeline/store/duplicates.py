@@ -1,7 +1,9 @@
 """Records that were stored twice: copies of files, rotated prefixes, files appended to themselves.
 
 A duplicate is an identical whole record. The same sequence number with another time or duration is another execution
-(CUDA graph replays) and stays.
+(CUDA graph replays) and stays. So do equal records that a file has one after the other with one write time, if their
+number has other executions too: a process writes what it finds within microseconds, and replays often take equally
+long.
 """
 
 from collections import Counter, defaultdict
@@ -21,22 +23,43 @@ _NOT_COMPARED = ("file_id", "record_bytes")
 # Rows whose hash occurs more than once are few; only they are compared column by column. {columns} are names of the
 # taxonomy.
 _REPEATED_ROWS = """
-WITH suspects AS (
-    SELECT filename, file_row_number, hash({columns}) AS digest
+WITH suspects AS NOT MATERIALIZED (
+    SELECT
+        filename, file_row_number, file_id, dump_timestamp_us,
+        hash(hostname, pid, id, comm_name, rank, kind, coll, coll_sn) AS operation, hash({columns}) AS digest
     FROM read_parquet($parts, filename = true, file_row_number = true)
     WHERE list_contains($files, file_id)
 ),
 digests AS (SELECT digest FROM suspects GROUP BY digest HAVING count(*) > 1),
-repeated AS (SELECT filename, file_row_number FROM suspects SEMI JOIN digests USING (digest)),
+repeated AS (SELECT * FROM suspects SEMI JOIN digests USING (digest)),
+replayed AS (
+    SELECT operation FROM suspects SEMI JOIN repeated USING (operation)
+    GROUP BY operation HAVING count(DISTINCT digest) > 1
+),
+-- Records that one file has one after the other with one write time share a stretch.
+stretches AS (
+    SELECT
+        filename, file_row_number,
+        file_row_number - row_number() OVER (
+            PARTITION BY filename, file_id, dump_timestamp_us ORDER BY file_row_number
+        ) AS stretch
+    FROM suspects SEMI JOIN repeated USING (filename, file_id, dump_timestamp_us)
+),
+places AS (
+    SELECT
+        filename, file_row_number,
+        CASE WHEN operation IN (FROM replayed) THEN coalesce(stretch, file_row_number) ELSE file_row_number END AS place
+    FROM repeated LEFT JOIN stretches USING (filename, file_row_number)
+),
 ranked AS (
     SELECT
         filename, file_row_number, file_id, {bytes} AS n_bytes, kind,
-        row_number() OVER (
+        dense_rank() OVER (
             PARTITION BY {columns}
-            ORDER BY list_contains($last, file_id), file_id, filename, file_row_number
+            ORDER BY list_contains($last, file_id), file_id, filename, place
         ) AS copy
     FROM read_parquet($parts, filename = true, file_row_number = true)
-    SEMI JOIN repeated USING (filename, file_row_number)
+    JOIN places USING (filename, file_row_number)
 )
 SELECT filename, file_row_number, file_id, n_bytes, kind FROM ranked WHERE copy > 1 ORDER BY ALL
 """

@@ -44,6 +44,19 @@ def test_one_sequence_number_with_other_times_is_no_duplicate(tmp_path: Path, se
     assert take_in(tmp_path / "in", settings).records["stored"] == 3
 
 
+def test_equal_replays_written_one_after_the_other_are_no_duplicates(tmp_path: Path, settings: Settings) -> None:
+    replays = [collective(sn=0, time_us=100, at_us=EPOCH_US + at_us) for at_us in (0, 7, 7)]
+    write_log(tmp_path / "in" / "a-pid1.log", *replays, *replays)
+    assert take_in(tmp_path / "in", settings).records == {"stored": 3, "collective": 3, "p2p": 0, "duplicate": 3}
+
+
+def test_a_line_that_was_written_twice_is_a_duplicate(tmp_path: Path, settings: Settings) -> None:
+    """No other execution has its number, so that nothing speaks for replays."""
+    line = collective(sn=0, time_us=100, at_us=EPOCH_US)
+    write_log(tmp_path / "in" / "a-pid1.log", line, line, collective(sn=1, time_us=100, at_us=EPOCH_US))
+    assert take_in(tmp_path / "in", settings).records == {"stored": 2, "collective": 2, "p2p": 0, "duplicate": 1}
+
+
 def test_verbose_traces_of_duplicates_go_too(tmp_path: Path, settings: Settings) -> None:
     line = collective().replace(
         '"coll_busbw_gbs":15.000000',
