@@ -40,11 +40,11 @@ def refresh(settings: Settings) -> list[tuple[str, float, float]]:
     steps: list[tuple[str, Callable[[], object]]] = [
         ("run_catalog", lambda: update_run_catalog(settings)),
         ("catalog.duckdb", lambda: publish_catalog(settings)),
-        ("baselines", lambda: update_baselines(settings, rows)),
-        ("run_comparison", lambda: update_comparisons(settings, rows)),
-        ("host_health", lambda: update_host_health(settings, rows)),
-        ("scaling", lambda: update_scaling(settings, rows)),
-        ("benchmark_variation", lambda: update_benchmark_variation(settings, rows)),
+        ("baselines", lambda: update_baselines(rows, settings)),
+        ("run_comparison", lambda: update_comparisons(rows, settings)),
+        ("host_health", lambda: update_host_health(rows, settings)),
+        ("scaling", lambda: update_scaling(rows, settings)),
+        ("benchmark_variation", lambda: update_benchmark_variation(rows, settings)),
         ("fleet_report", lambda: (render_fleet_page(settings), render_index(settings))),
     ]
     return [measure(name, step) for name, step in steps]

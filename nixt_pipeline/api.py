@@ -13,7 +13,7 @@ from nixt_pipeline.diagnosis.findings import Diagnosis
 from nixt_pipeline.diagnosis.results import compute_findings, store_findings, stored_diagnosis
 from nixt_pipeline.errors import StorageError, is_full
 from nixt_pipeline.fleet.against import compare_with_reference
-from nixt_pipeline.fleet.catalog import current_run_catalog
+from nixt_pipeline.fleet.catalog import catalog_rows
 from nixt_pipeline.fleet.compare.compare import compare_runs
 from nixt_pipeline.fleet.compare.comparison import Comparison
 from nixt_pipeline.fleet.regression import with_regression
@@ -188,7 +188,7 @@ def compare(a: str | None, b: str, settings: Settings | None = None) -> Comparis
     >>> compare("nightly-41", "nightly-42").verdict     # doctest: +SKIP
     """
     settings = settings or load_settings()
-    rows = current_run_catalog(settings).table.to_pylist()
+    rows = catalog_rows(settings)
     chosen = select(b, rows)
     if a is None:
         return compare_with_reference(chosen, rows, settings)

@@ -17,35 +17,14 @@ from types import ModuleType
 
 import dagster as dg
 
-from nixt_pipeline.defs import (
-    analyses,
-    automation,
-    baselines,
-    collective_cells,
-    comparison,
-    event_store,
-    findings,
-    fleet,
-    host_health,
-    jobs,
-    raw_log_inventory,
-    retention,
-    run_report,
-    scaling,
-    sensors,
-    typed_events,
-    validated_records,
-)
+from nixt_pipeline.defs import analyses, fleet, ingest, jobs, reports, retention, sensors
 from nixt_pipeline.defs.resources import NixtSettings, resources
 from nixt_pipeline.settings import SettingsError, doubts, load_settings
 
 _LOG = logging.getLogger(__name__)
 
 # In the order of the graph.
-MODULES: Sequence[ModuleType] = (
-    raw_log_inventory, validated_records, typed_events, event_store, collective_cells, analyses, findings, run_report,
-    fleet, baselines, comparison, host_health, scaling, retention, jobs, sensors, automation,
-)  # fmt: skip
+MODULES: Sequence[ModuleType] = (ingest, analyses, reports, fleet, retention, jobs, sensors)
 
 
 def build_definitions(settings: NixtSettings | None = None) -> dg.Definitions:

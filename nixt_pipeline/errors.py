@@ -26,7 +26,9 @@ import grp
 import os
 import pwd
 import stat
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from nixt_pipeline.obstacles import obstacle_behind
 
@@ -95,24 +97,19 @@ def _who_may_write(path: Path) -> str:
     directory = next((place for place in path.absolute().parents if place.exists()), Path("/"))
     status = directory.stat()
     mode = stat.filemode(status.st_mode)
-    owner, group = _user(status.st_uid), _group(status.st_gid)
+    owner, group = _name(status.st_uid, pwd.getpwuid), _name(status.st_gid, grp.getgrgid)
+    user = _name(os.geteuid(), pwd.getpwuid)
     return (
         f"{directory} belongs to {owner}:{group} with mode {mode},"
-        f" and you are {_user(os.geteuid())}. To share it, put both users into one group, let the owner run"
+        f" and you are {user}. To share it, put both users into one group, let the owner run"
         " `chgrp -R GROUP DIR; chmod -R g+rwX DIR; find DIR -type d -exec chmod g+s {} +`,"
         " and let both work with umask 002"
     )
 
 
-def _user(number: int) -> str:
+def _name(number: int, entry_of: Callable[[int], Sequence[Any]]) -> str:
+    """The name of a user or a group, or the number where the machine knows none."""
     try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return str(number)
-
-
-def _group(number: int) -> str:
-    try:
-        return grp.getgrgid(number).gr_name
+        return str(entry_of(number)[0])
     except KeyError:
         return str(number)

@@ -15,7 +15,7 @@ from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
 from nixt_pipeline.diagnosis.attempts import Attempts
 from nixt_pipeline.diagnosis.results import materialise_findings
 from nixt_pipeline.fleet.baselines import update_baselines
-from nixt_pipeline.fleet.catalog import current_run_catalog
+from nixt_pipeline.fleet.catalog import catalog_rows
 from nixt_pipeline.fleet.regression import with_regression
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
@@ -87,7 +87,7 @@ def analyse(run: str, settings: Settings, progress: StepProgress | None = None) 
         con.close()
     started("findings")
     # Without Dagster nobody else judges which earlier runs this one is to be compared with.
-    update_baselines(settings, current_run_catalog(settings).table.to_pylist())
+    update_baselines(catalog_rows(settings), settings)
     materialise_findings(run, settings, with_regression, attempts)
     started("done")
     catalog.publish_catalog(settings)

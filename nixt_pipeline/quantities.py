@@ -24,9 +24,9 @@ def percent(share: float | None) -> str:
     return f"{share * 100:.3g} %"
 
 
-def gbs(value: float | None) -> str:
-    """A bandwidth in GB/s (1e9 bytes) with three digits; the unit stands in the heading."""
-    return number(value)
+def change(share: float | None) -> str:
+    """A relative change as `+7.1 %`, and no negative nothing; empty for none."""
+    return "" if share is None else f"{round(100 * share, 1) + 0.0:+.1f} %"
 
 
 def number(value: float | None) -> str:

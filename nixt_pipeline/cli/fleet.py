@@ -9,7 +9,7 @@ import click
 from nixt_pipeline import api
 from nixt_pipeline.cli.output import format_option, input_errors, print_rows, say
 from nixt_pipeline.fleet.baselines import current_baselines, update_baselines
-from nixt_pipeline.fleet.catalog import RUN_CATALOG, current_run_catalog
+from nixt_pipeline.fleet.catalog import RUN_CATALOG, catalog_rows
 from nixt_pipeline.fleet.compare.comparison import FAIL_ON, Comparison
 from nixt_pipeline.fleet.compare.robust_stats import Change
 from nixt_pipeline.fleet.compare.wording import as_markdown, as_text
@@ -65,7 +65,7 @@ def runs(
     text shows the most important columns; csv and json have all of them.
     """
     with input_errors():
-        rows = [row for row in current_run_catalog(settings).table.to_pylist() if meets(row, wanted)]
+        rows = [row for row in catalog_rows(settings) if meets(row, wanted)]
     known = sorted((row for row in rows if row[sort] is not None), key=lambda row: row[sort], reverse=descending)
     rows = (known + [row for row in rows if row[sort] is None])[:limit]
     if output_format == "text":
@@ -78,7 +78,7 @@ def runs(
 
 
 def _tell_what_holds_no_record(settings: Settings) -> None:
-    known = {row["run"]: row["records"] for row in current_run_catalog(settings).table.to_pylist()}
+    known = {row["run"]: row["records"] for row in catalog_rows(settings)}
     if not known:
         say(f"There is no run in {settings.data_dir.absolute()}; NIXT_DATA_DIR or a nixt.toml sets another store.")
     for run in (run for run, records in known.items() if not records):
@@ -175,7 +175,7 @@ def baselines(
             read_manifest(settings, run)
             decide(run, Decision.model_validate({"decision": kind, "reason": reason}) if kind else None, settings)
         judge = update_baselines if given else current_baselines
-        rows = judge(settings, current_run_catalog(settings).table.to_pylist()).to_pylist()
+        rows = judge(catalog_rows(settings), settings).to_pylist()
     names = ["run", "workload", "fit", "reason", "decision", "mode", "level", "established"]
     rows.sort(key=lambda row: (row["workload"], row["first_dump_us"] or 0))
     shown = [{**row, "level": row["level"] and round(row["level"], 3)} for row in rows]
@@ -195,7 +195,7 @@ def hosts(settings: Settings, all_hosts: bool, output_format: str) -> None:
     docs/comparison.md explains how to map them to nodes.
     """
     with input_errors():
-        table = current_host_health(settings, current_run_catalog(settings).table.to_pylist())
+        table = current_host_health(catalog_rows(settings), settings)
     rows = table.to_pylist()
     cautioned = [row for row in rows if row["caution"] and is_named_too_often(row, settings.thresholds)]
     shown = [row for row in rows if all_hosts or row["suspect"] or row in cautioned]
@@ -233,8 +233,8 @@ def retention(settings: Settings, confirmed: bool, days: float | None, size: int
     )
     now = datetime.now(UTC)
     with input_errors():
-        steps = plan_retention(settings, policy, now)
-        steps = apply_retention(settings, steps, now) if confirmed else steps
+        steps = plan_retention(policy, now, settings)
+        steps = apply_retention(steps, now, settings) if confirmed else steps
     print_rows(
         ["run", "action", "event_bytes", "reason"],
         [(s.run, s.action, s.event_bytes, s.reason) for s in steps],

@@ -1,6 +1,7 @@
-"""The analyses of a run: one asset for each entry of `nixt_pipeline.analysis.ANALYSES`, made by one factory.
+"""What is computed from the stored events of a run: its collectives, every analysis, and the findings.
 
-A new analysis appears in the graph by being added there.
+One factory makes the assets of `nixt_pipeline.analysis.ANALYSES`; a new analysis appears in the graph by being added
+there.
 """
 
 from collections.abc import Iterator
@@ -13,20 +14,58 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from nixt_pipeline.analysis import ANALYSES as ALL_ANALYSES
+from nixt_pipeline.analysis import cells
 from nixt_pipeline.analysis.base import Analysis, Counted
 from nixt_pipeline.analysis.failures import noted_error, try_to_materialise, withhold
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
 from nixt_pipeline.defs.metadata import arrow_preview, picture
 from nixt_pipeline.defs.resources import StoreDuckDB
+from nixt_pipeline.diagnosis import VERSION
+from nixt_pipeline.diagnosis.results import FINDING_COLUMNS, NAME, findings_table, json_path, materialise_findings
+from nixt_pipeline.diagnosis.wording.text import as_markdown
+from nixt_pipeline.fleet.regression import with_regression
+from nixt_pipeline.inspector.taxonomy import CELL_COLUMNS
 from nixt_pipeline.isolation import Failure, attempt
-from nixt_pipeline.pipeline import reads
+from nixt_pipeline.quality.cells import CELL_RULES, cell_profile, judge_cells
+from nixt_pipeline.quality.findings import FINDING_RULES, judge_findings
 from nixt_pipeline.quality.results import error_in, judge_failure, judge_result, result_rules
 from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.reporting.sections import pictures
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
-from nixt_pipeline.store.reading import read_table
+from nixt_pipeline.store.manifest import read_manifest
+from nixt_pipeline.store.reading import read_json, read_table
+
+_CELLS = (
+    "coll", "coll_type", "coll_sn", "n_ranks", "ranks_seen", "coll_msg_size_bytes", "min_exec_time_us", "min_hostname",
+    "wait_us", "transfer_busbw_gbs",
+)  # fmt: skip
+_FINDINGS = ("severity", "kind", "level", "hosts", "ambiguous", "onset_us", "cost_share", "lost_rank_seconds")
+
+
+@run_asset(group=ANALYSES, kinds={"duckdb", "parquet"}, code_version=cells.VERSION, columns=CELL_COLUMNS)
+def collective_cells(
+    context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings], duckdb: StoreDuckDB
+) -> Result:
+    """**One row per collective**, assembled from the records of its ranks.
+
+    A collective cannot proceed before its last rank arrives, so the *shortest* time among the ranks is the closest to
+    the pure transfer, and the rank that has it arrived last. `wait_us` is the time that all others spent waiting for
+    it.
+    """
+    run = context.partition_key
+    rows = cells.build_cells(run, settings)
+    path = layout.table_files(read_manifest(settings, run).directory(settings), "cells")[0]
+    with duckdb.get_connection(run) as con:
+        longest = con.sql("SELECT * FROM cells ORDER BY wait_us DESC NULLS LAST LIMIT 12").to_arrow_table()
+        numbers = cell_profile(con).to_pylist()[0]
+    return result(path, rows, {"longest waits": arrow_preview(longest, _CELLS)}, numbers)
+
+
+def _judge_cells(run: str, settings: Settings) -> Iterator[Verdict]:
+    with closing(catalog.open_run(run, settings)) as con:
+        yield from judge_cells(cell_profile(con), settings.thresholds)
 
 
 def analysis_asset(analysis: Analysis) -> dg.AssetsDefinition:
@@ -39,7 +78,6 @@ def analysis_asset(analysis: Analysis) -> dg.AssetsDefinition:
         kinds={"duckdb", "parquet"},
         code_version=analysis.version,
         columns=analysis.columns,
-        deps=reads(analysis.name),
     )
     def asset(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings], duckdb: StoreDuckDB) -> Result:
         run = context.partition_key
@@ -112,7 +150,42 @@ def analysis_checks(analysis: Analysis) -> dg.AssetChecksDefinition:
     return run_checks(analysis.name, result_rules(analysis), judge)
 
 
+@run_asset(name=NAME, group=ANALYSES, kinds={"duckdb", "parquet"}, code_version=VERSION, columns=FINDING_COLUMNS)
+def findings(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings]) -> Result:
+    """**Stragglers, slow links and hangs**, with evidence and a severity for each.
+
+    The rank that all others wait for has the shortest time and the highest bandwidth, so low bandwidth alone names no
+    culprit. A finding comes with its effect, its evidence and the counter-evidence. If the log cannot tell, it names
+    all candidates, or none. "Not assessable" does not mean healthy. If the run's workload has a baseline, being slower
+    than it is a finding as well.
+    """
+    run = context.partition_key
+    diagnosis = materialise_findings(run, settings, with_regression)
+    table = findings_table(diagnosis)
+    coverage = {name: value for name, value in diagnosis.to_json()["coverage"].items() if value is not None}
+    shown = {
+        "verdict": diagnosis.verdict,
+        "in words": dg.MetadataValue.md(as_markdown(diagnosis)),
+        "json": dg.MetadataValue.path(str(json_path(settings, run).resolve())),
+        "first rows": arrow_preview(table, _FINDINGS),
+    }
+    numbers = {"urgent": len(diagnosis.at_least("P1")), **coverage}
+    return result(layout.results_path(settings, NAME, run), table.num_rows, shown, numbers)
+
+
+def _judge_findings(run: str, settings: Settings) -> Iterator[Verdict]:
+    path = json_path(settings, run)
+    content = read_json(path, dict, f"materialise {NAME} again")
+    if content is None:
+        raise FileNotFoundError(f"run {run} has no {path}; rematerialise {NAME}")
+    yield from judge_findings(content)
+
+
 defs = dg.Definitions(
-    assets=[analysis_asset(analysis) for analysis in ALL_ANALYSES],
-    asset_checks=[analysis_checks(analysis) for analysis in ALL_ANALYSES],
+    assets=[collective_cells, *(analysis_asset(analysis) for analysis in ALL_ANALYSES), findings],
+    asset_checks=[
+        run_checks("collective_cells", CELL_RULES, _judge_cells),
+        *(analysis_checks(analysis) for analysis in ALL_ANALYSES),
+        run_checks(NAME, FINDING_RULES, _judge_findings),
+    ],
 )

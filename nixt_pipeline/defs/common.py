@@ -9,6 +9,7 @@ import dagster as dg
 from nixt_pipeline.defs.metadata import column_schema, flat_numbers
 from nixt_pipeline.defs.partitions import runs
 from nixt_pipeline.inspector.taxonomy import Column
+from nixt_pipeline.pipeline import reads
 
 OWNERS = ("team:nixt",)
 
@@ -19,33 +20,35 @@ INGEST, ANALYSES, REPORTS, FLEET = "ingest", "analyses", "reports", "fleet"
 Result = dg.MaterializeResult[None]
 
 
-def run_asset(  # noqa: PLR0913 (all of them by keyword, as of dagster.asset)
+def run_asset(
     *,
     group: str,
     kinds: set[str],
     code_version: str,
     columns: Sequence[Column],
-    deps: Sequence[str] = (),
-    tags: Mapping[str, str] | None = None,
     name: str | None = None,
     description: str | None = None,
 ) -> Callable[[Callable[..., Result]], dg.AssetsDefinition]:
-    """An asset with one partition per run, described by its docstring (or `description`) and the taxonomy's `columns`.
+    """An asset with one partition per run, which depends on what its step reads, described by its docstring (or
+    `description`) and the taxonomy's `columns`.
 
     Changing `code_version` marks every run's result as stale in the UI; it starts nothing by itself.
     """
-    return dg.asset(
-        name=name,
-        description=description,
-        partitions_def=runs,
-        group_name=group,
-        kinds=kinds,
-        code_version=code_version,
-        deps=list(deps),
-        owners=list(OWNERS),
-        tags=dict(tags or {}),
-        metadata={"dagster/column_schema": column_schema(columns)},
-    )
+
+    def decorate(compute: Callable[..., Result]) -> dg.AssetsDefinition:
+        return dg.asset(
+            name=name,
+            description=description,
+            partitions_def=runs,
+            group_name=group,
+            kinds=kinds,
+            code_version=code_version,
+            deps=reads(name or compute.__name__),
+            owners=list(OWNERS),
+            metadata={"dagster/column_schema": column_schema(columns)},
+        )(compute)
+
+    return decorate
 
 
 def result(

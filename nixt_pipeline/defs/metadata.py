@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from nixt_pipeline.inspector.taxonomy import Column
 from nixt_pipeline.settings import Settings
-from nixt_pipeline.store.layout import report_dir
 
 PREVIEW_ROWS = 12
 # A picture is stored in the event log once per run and analysis; larger ones belong in the report.
@@ -111,17 +110,11 @@ def _shortened(tag: re.Match[str]) -> str:
     )
 
 
-def report_links(settings: Settings, run: str) -> dict[str, dg.MetadataValue]:
-    """Where the report of a run is: its path always, and a link when `report_url` says where reports are served.
+def path_links(path: Path, name: str, settings: Settings) -> dict[str, dg.MetadataValue]:
+    """The path of a file below `reports_dir`, and its URL when `report_url` says where reports are served.
 
-    Browsers refuse links from a web page to a local file, so that without a server the path is there to be copied.
+    Browsers refuse links from a web page to a local file, so without a server the path is there to be copied.
     """
-    path = report_dir(settings, run) / "index.html"
-    return path_links(settings, path, name="report")
-
-
-def path_links(settings: Settings, path: Path, name: str) -> dict[str, dg.MetadataValue]:
-    """The path of a file below `reports_dir`, and its URL when reports are served."""
     links: dict[str, dg.MetadataValue] = {name: dg.MetadataValue.path(path.resolve())}
     if settings.report_url:
         below = path.relative_to(settings.reports_dir).as_posix()

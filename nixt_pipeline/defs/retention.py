@@ -1,19 +1,16 @@
 """Raw events of old runs are dropped once a day, when a limit is set."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import dagster as dg
 from pydantic import Field
 
-from nixt_pipeline.defs.checks import fleet_checks
-from nixt_pipeline.defs.common import FLEET, OWNERS, Result, fleet_result
-from nixt_pipeline.defs.metadata import arrow_preview, column_schema
+from nixt_pipeline.defs.common import Result, fleet_result
+from nixt_pipeline.defs.fleet import fleet_asset, table_checks
+from nixt_pipeline.defs.metadata import arrow_preview
 from nixt_pipeline.fleet.retention_policy import RETENTION, Policy, apply_retention, plan_retention, write_steps
 from nixt_pipeline.quality.fleet import RETENTION_RULES, judge_retention
-from nixt_pipeline.quality.verdicts import Verdict
 from nixt_pipeline.settings import Settings
-from nixt_pipeline.store.reading import read_table
 
 
 class RetentionConfig(dg.Config):
@@ -22,14 +19,7 @@ class RetentionConfig(dg.Config):
     dry_run: bool = Field(default=False, description="Only list what would be dropped")
 
 
-@dg.asset(
-    group_name=FLEET,
-    kinds={"parquet"},
-    code_version="1",
-    owners=list(OWNERS),
-    deps=[dg.AssetDep("run_catalog")],
-    metadata={"dagster/column_schema": column_schema(RETENTION.columns)},
-)
+@fleet_asset(RETENTION, code_version="1", deps=("run_catalog",), automated=False)
 def retention(config: RetentionConfig, settings: dg.ResourceParam[Settings]) -> Result:
     """**The runs whose raw events were dropped**, and why others keep theirs.
 
@@ -37,18 +27,14 @@ def retention(config: RetentionConfig, settings: dg.ResourceParam[Settings]) -> 
     P0 or P1 finding keep their events. Results and reports of every run stay; the landing directory is never touched.
     """
     now = datetime.now(UTC)
-    steps = plan_retention(settings, Policy.of(settings), now)
+    steps = plan_retention(Policy.of(settings), now, settings)
     if not config.dry_run:
-        steps = apply_retention(settings, steps, now)
+        steps = apply_retention(steps, now, settings)
     table = write_steps(steps, settings)
     gone = [step for step in steps if step.action in ("drop", "dropped")]
     numbers = {"runs_dropped": len(gone), "freed_mb": sum(step.event_bytes for step in gone) / 1e6}
     shown = {"oldest runs": arrow_preview(table, table.column_names)}
     return fleet_result(RETENTION.path(settings), table.num_rows, shown, numbers)
-
-
-def _judge(settings: Settings) -> Iterator[Verdict]:
-    yield from judge_retention(read_table(RETENTION.path(settings)))
 
 
 _job = dg.define_asset_job(
@@ -57,7 +43,7 @@ _job = dg.define_asset_job(
     description="Drops the raw events of runs beyond the limits of the retention policy.",
     executor_def=dg.in_process_executor,
 )
-# By night: rebuilding the catalog is the only other work, but nobody waits for it then.
+# At night: rebuilding the catalog is the only other work, but no one is waiting for it then.
 _schedule = dg.ScheduleDefinition(
     name="drop_old_events_daily",
     job=_job,
@@ -68,7 +54,7 @@ _schedule = dg.ScheduleDefinition(
 
 defs = dg.Definitions(
     assets=[retention],
-    asset_checks=[fleet_checks("retention", RETENTION_RULES, _judge)],
+    asset_checks=[table_checks("retention", RETENTION_RULES, judge_retention, RETENTION)],
     jobs=[_job],
     schedules=[_schedule],
 )

@@ -35,21 +35,10 @@ MAX_ATTEMPTS = 1 + len(RETRY_PAUSES_S)
 _RECENT_RUNS = 500
 _LISTED = 20
 
-_IN_PROGRESS = frozenset(
-    {
-        dg.DagsterRunStatus.QUEUED,
-        dg.DagsterRunStatus.NOT_STARTED,
-        dg.DagsterRunStatus.MANAGED,
-        dg.DagsterRunStatus.STARTING,
-        dg.DagsterRunStatus.STARTED,
-        dg.DagsterRunStatus.CANCELING,
-    }
-)
-
 
 @dataclass(frozen=True)
 class Attempt:
-    """An ingestion that was requested: of which content, and the how-manieth try."""
+    """An ingestion that was requested: of which content, and the attempt number."""
 
     fingerprint: str
     number: int
@@ -177,12 +166,12 @@ def latest_ingestions(instance: dg.DagsterInstance, job_name: str) -> dict[str, 
     """How the most recent ingestion of each run stands, from the job's latest Dagster runs (newest first)."""
     latest: dict[str, Ingestion] = {}
     for record in instance.get_run_records(dg.RunsFilter(job_name=job_name), limit=_RECENT_RUNS):
-        tags, status = record.dagster_run.tags, record.dagster_run.status
+        run, tags = record.dagster_run, record.dagster_run.tags
         if RUN_TAG in tags and tags[RUN_TAG] not in latest:
             latest[tags[RUN_TAG]] = Ingestion(
                 Attempt(tags[FINGERPRINT_TAG], int(tags[ATTEMPT_TAG])),
-                in_progress=status in _IN_PROGRESS,
-                failed=status == dg.DagsterRunStatus.FAILURE,
+                in_progress=not run.is_finished,
+                failed=run.status == dg.DagsterRunStatus.FAILURE,
                 ended_s=record.end_time or 0.0,
             )
     return latest

@@ -16,12 +16,10 @@ from nixt_pipeline.fleet.compare.compare import ComparisonError, compare_on_mach
 from nixt_pipeline.fleet.compare.comparison import Comparison, Measure
 from nixt_pipeline.fleet.compare.matching import Side
 from nixt_pipeline.fleet.compare.summaries import RunSummary, sound_summaries, stored_summary
-from nixt_pipeline.fleet.tables import FleetTable
-from nixt_pipeline.fleet.workload import Row
+from nixt_pipeline.fleet.tables import FleetTable, Row
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I64, RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import layout
-from nixt_pipeline.store.files import write_table
 
 # Part of a row's state: raise it when a row would come out differently.
 VERSION = "3"
@@ -43,13 +41,7 @@ COMPARISONS = FleetTable(
     Column("workload", STRING, Role.DERIVED, "", "Runs with the same one do the same work"),
     Column("first_dump_us", I64, Role.COUNTER, "us", "Earliest plausible write time of the run"),
     Column("against", _NAMES, Role.DERIVED, "", "The runs it was compared with; empty when there is none"),
-    Column(
-        "reference",
-        STRING,
-        Role.DERIVED,
-        "",
-        "baseline, or previous: an earlier run of the same work, without urgent findings",
-    ),
+    Column("reference", STRING, Role.DERIVED, "", "baseline, or previous: an earlier run without urgent findings"),
     Column("verdict", STRING, Role.DERIVED, "", "As of nixt compare: regressed, slower-other-hosts, equivalent, ..."),
     Column("suspected", BOOL, Role.DERIVED, "", "Whether the verdict rests on one run on each side"),
     Column("reason", STRING, Role.DERIVED, "", "The verdict in a sentence"),
@@ -79,11 +71,10 @@ class Reference:
         return tuple(run for group in self.groups for run in group)
 
 
-def update_comparisons(settings: Settings, catalog_rows: Sequence[Row]) -> tuple[pa.Table, list[Comparison]]:
+def update_comparisons(catalog_rows: Sequence[Row], settings: Settings) -> tuple[pa.Table, list[Comparison]]:
     """Compare the runs of the run catalog whose comparison is new or out of date; write and return the whole table,
     and the comparisons that were made."""
-    stored = COMPARISONS.read(settings)
-    known = {row["run"]: row for row in stored.to_pylist()} if stored else {}
+    known = {row["run"]: row for row in COMPARISONS.rows(settings) or ()}
     facts = {row["run"]: row for row in catalog_rows}
     rows, made = [], []
     for run, workload, reference in references(read_baselines(settings), facts, settings.thresholds):
@@ -100,8 +91,7 @@ def update_comparisons(settings: Settings, catalog_rows: Sequence[Row]) -> tuple
             made += [comparison] if comparison else []
         rows.append(row)
     table = COMPARISONS.of(sorted(rows, key=lambda row: str(row["run"])))
-    write_table(table, COMPARISONS.path(settings))
-    return table, made
+    return COMPARISONS.write(table, settings), made
 
 
 def references(
@@ -149,7 +139,7 @@ def compare_with_reference(runs: Sequence[str], rows: Sequence[Row], settings: S
         raise ComparisonError(f"{len(runs)} runs are meant; a baseline is for one")
     facts = {row["run"]: row for row in rows}
     # The stored table can be older than the diagnosis of the latest run; the asset has just made its own anew.
-    table = current_baselines(settings, rows)
+    table = current_baselines(rows, settings)
     reference = {run: found for run, _, found in references(table, facts, settings.thresholds)}.get(runs[0])
     if reference is None:
         raise ComparisonError(

@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from nixt_pipeline.fleet.decisions import Decision, DecisionsError, read_decisions
-from nixt_pipeline.fleet.tables import FleetTable
-from nixt_pipeline.fleet.workload import Row, all_kernels, workload_of
+from nixt_pipeline.fleet.tables import FleetTable, Row
+from nixt_pipeline.fleet.workload import all_kernels, workload_of
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
-from nixt_pipeline.store.files import write_table
 from nixt_pipeline.store.reading import warn_once
 
 VERSION = "2"
@@ -52,14 +51,12 @@ class Candidate:
     level: float | None = None
 
 
-def update_baselines(settings: Settings, catalog_rows: Sequence[Row]) -> pa.Table:
+def update_baselines(catalog_rows: Sequence[Row], settings: Settings) -> pa.Table:
     """Judge every run of the run catalog and write the result."""
-    table = current_baselines(settings, catalog_rows)
-    write_table(table, BASELINES.path(settings))
-    return table
+    return BASELINES.write(current_baselines(catalog_rows, settings), settings)
 
 
-def current_baselines(settings: Settings, catalog_rows: Sequence[Row]) -> pa.Table:
+def current_baselines(catalog_rows: Sequence[Row], settings: Settings) -> pa.Table:
     """The table as `update_baselines` would write it: for readers of a store that they may not write to."""
     kernels = all_kernels((row["run"] for row in catalog_rows), settings)
     return find_baselines(catalog_rows, kernels, _decisions(settings), settings.thresholds)
@@ -149,9 +146,8 @@ def _candidate(row: Row, kernels: Sequence[Row], decision: Decision | None, limi
         obstacle = ""
     why = (decision.reason if decision else "") or ("by a person" if decision else "marked as baseline in run.json")
     reason = obstacle or (f"pinned: {why}" if pinned else _fitness(row))
-    return Candidate(
-        row["run"], workload_of(row["gpus"], kernels), row["first_dump_us"], transfers, not obstacle, reason, said
-    )
+    workload = workload_of(row["gpus"], kernels, limits)
+    return Candidate(row["run"], workload, row["first_dump_us"], transfers, not obstacle, reason, said)
 
 
 def _obstacle(row: Row, usable: Sequence[Row], limits: Thresholds) -> str:

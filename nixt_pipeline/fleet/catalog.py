@@ -20,7 +20,6 @@ from nixt_pipeline.fleet.tables import FleetTable
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
-from nixt_pipeline.store.files import write_table
 from nixt_pipeline.store.integrity import is_readable, list_runs, require_readable
 from nixt_pipeline.store.manifest import Manifest
 from nixt_pipeline.store.reading import query, query_readable
@@ -41,9 +40,7 @@ RUN_CATALOG = FleetTable(
     Column("model", STRING, Role.CONFIGURATION, "", "Model from run.json; null without one"),
     Column("tags", _STRINGS, Role.IDENTIFIER, "", "Tags from run.json"),
     Column("baseline", BOOL, Role.CONFIGURATION, "", "Whether run.json marks the run as a baseline", nullable=False),
-    Column(
-        "gpus", I32, Role.CONFIGURATION, "", "GPUs from run.json, otherwise the number of processes", nullable=False
-    ),
+    Column("gpus", I32, Role.CONFIGURATION, "", "GPUs from run.json, or the number of processes", nullable=False),
     Column("parallelism", STRING, Role.CONFIGURATION, "", "Such as tp=4 pp=2 dp=4; null if unknown"),
     Column("parallelism_source", STRING, Role.DERIVED, "", "run.json, or inferred from the communicators"),
     Column("nccl_version", STRING, Role.CONFIGURATION, "", "NCCL version from run.json; null without one"),
@@ -67,22 +64,14 @@ RUN_CATALOG = FleetTable(
     Column("rejected_lines", I64, Role.COUNTER, "lines", "Lines that are not records", nullable=False),
     Column("payload_bytes", F64, Role.DERIVED, "bytes", "Sum of the observed message sizes; null before the analysis"),
     Column("rank_time_us", F64, Role.DERIVED, "us", "Sum of the observed execution times; null before the analysis"),
-    Column(
-        "capture_rate",
-        F64,
-        Role.DERIVED,
-        "",
-        "Share of the expected collective records that were captured; null if unknown",
-    ),
+    Column("capture_rate", F64, Role.DERIVED, "", "Share of the expected collective records that were captured"),
     Column("complete_share", F64, Role.DERIVED, "", "Share of the collectives logged by every rank; null if unknown"),
     Column("verdict", STRING, Role.DERIVED, "", "findings, none-found or not-assessable; null before the diagnosis"),
     Column("worst_severity", STRING, Role.DERIVED, "", "Highest severity among the findings; null without any"),
     Column("findings", I32, Role.COUNTER, "", "Number of findings; null before the diagnosis"),
     Column("regressed", BOOL, Role.DERIVED, "", "Whether a finding says that it is slower than its baseline"),
     Column("analysed", BOOL, Role.DERIVED, "", "Whether the results that this row is made of exist", nullable=False),
-    Column(
-        "state", STRING, Role.IDENTIFIER, "", "Which store generation and results the row was made from", nullable=False
-    ),
+    Column("state", STRING, Role.IDENTIFIER, "", "Store generation and results behind the row", nullable=False),
 )
 
 # Each text reads one small table of all runs at once: opening a run's views takes longer than reading its rows.
@@ -192,14 +181,13 @@ class RunCatalog:
 def update_run_catalog(settings: Settings) -> RunCatalog:
     """Bring the run catalog up to date with the published runs, and write it. Runs that are gone are dropped."""
     found = current_run_catalog(settings)
-    write_table(found.table, RUN_CATALOG.path(settings))
+    RUN_CATALOG.write(found.table, settings)
     return found
 
 
 def current_run_catalog(settings: Settings) -> RunCatalog:
     """The run catalog as `update_run_catalog` would write it: for readers of a store that they may not write to."""
-    stored = RUN_CATALOG.read(settings)
-    known = {row["run"]: row for row in stored.to_pylist()} if stored else {}
+    known = {row["run"]: row for row in RUN_CATALOG.rows(settings) or ()}
     manifests = {manifest.run: manifest for manifest in list_runs(settings)}
     states = {run: _state(manifest, settings) for run, manifest in manifests.items()}
     renewed = [run for run, state in states.items() if run not in known or known[run]["state"] != state]
@@ -212,10 +200,15 @@ def current_run_catalog(settings: Settings) -> RunCatalog:
     return RunCatalog(RUN_CATALOG.of(rows), tuple(renewed))
 
 
+def catalog_rows(settings: Settings) -> list[dict[str, Any]]:
+    """The rows of the current run catalog."""
+    return list(current_run_catalog(settings).table.to_pylist())
+
+
 def stored_rows(runs: Sequence[str], settings: Settings) -> dict[str, dict[str, Any]]:
     """The rows of the given runs as they were last written; those that were never written are left out."""
-    stored = RUN_CATALOG.read(settings) if runs else None
-    return {row["run"]: row for row in stored.to_pylist() if row["run"] in runs} if stored else {}
+    stored = RUN_CATALOG.rows(settings) if runs else None
+    return {row["run"]: row for row in stored or () if row["run"] in runs}
 
 
 def _state(manifest: Manifest, settings: Settings) -> str:
@@ -246,15 +239,13 @@ def describe_runs(manifests: Sequence[Manifest], settings: Settings) -> dict[str
 def _describe_runs(manifests: Sequence[Manifest], settings: Settings) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {manifest.run: dict(_NOTHING) for manifest in manifests}
     with closing(catalog.connect(settings)) as con:
-        for name, sql in _TABLES:
+        for name, sql in (*_TABLES, *_SUMMARIES):
             files = [path for manifest in manifests for path in _files(name, manifest, settings)]
-            described = query(con, sql, files)
-            for row in described.to_pylist() if described else ():
-                found[row["run"]] |= row
-        for name, sql in _SUMMARIES:
-            files = [path for manifest in manifests for path in _files(name, manifest, settings)]
-            summary = query_readable(con, sql, files, "nixt report RUN rebuilds it")
-            for row in summary.to_pylist() if summary else ():
+            is_result = name in dict(_SUMMARIES)
+            read = (
+                query_readable(con, sql, files, "nixt report RUN rebuilds it") if is_result else query(con, sql, files)
+            )
+            for row in read.to_pylist() if read else ():
                 found[row["run"]] |= row
     return {manifest.run: _row(manifest, found[manifest.run], settings) for manifest in manifests}
 

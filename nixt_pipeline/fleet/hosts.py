@@ -14,12 +14,10 @@ import scipy  # its parts are loaded when they are used: scipy.stats takes longe
 
 from nixt_pipeline.fleet.compare.robust_stats import corrected
 from nixt_pipeline.fleet.machines import Machines, find_machines
-from nixt_pipeline.fleet.tables import FleetTable
-from nixt_pipeline.fleet.workload import Row
+from nixt_pipeline.fleet.tables import FleetTable, Row
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog, layout
-from nixt_pipeline.store.files import write_table
 from nixt_pipeline.store.reading import query_readable
 
 VERSION = "2"
@@ -33,43 +31,25 @@ _MIN_RUNS_FOR_TREND = 6
 HOST_HEALTH = FleetTable(
     "host_health",
     Column("hostname", STRING, Role.IDENTIFIER, "", "The machine, or the host name as written", nullable=False),
-    Column(
-        "suspect", BOOL, Role.DERIVED, "", "Flagged more often than chance would explain, and recently", nullable=False
-    ),
+    Column("suspect", BOOL, Role.DERIVED, "", "Flagged more often than by chance, and recently", nullable=False),
     Column("runs", I32, Role.COUNTER, "runs", "Diagnosed runs on the host", nullable=False),
-    Column(
-        "named", I32, Role.COUNTER, "runs", "Runs with a finding that flags it, alone or among others", nullable=False
-    ),
+    Column("named", I32, Role.COUNTER, "runs", "Runs that flag it, alone or among others", nullable=False),
     Column("named_alone", I32, Role.COUNTER, "runs", "Of those, runs in which it was flagged alone", nullable=False),
     Column("expected", F64, Role.DERIVED, "runs", "Runs expected to flag it at the rate of all other hosts"),
-    Column(
-        "chance", F64, Role.DERIVED, "", "Probability of as many or more by chance, corrected for the number of hosts"
-    ),
+    Column("chance", F64, Role.DERIVED, "", "Probability of as many by chance, corrected for the number of hosts"),
     Column("late", I32, Role.COUNTER, "runs", "Runs in which it was late", nullable=False),
     Column("slow", I32, Role.COUNTER, "runs", "Runs in which its transfers were slow", nullable=False),
     Column("stopped", I32, Role.COUNTER, "runs", "Runs in which it hung or fell silent", nullable=False),
-    Column(
-        "lost_rank_seconds", F64, Role.DERIVED, "s", "Rank-time that others lost; divided if several hosts were flagged"
-    ),
+    Column("lost_rank_seconds", F64, Role.DERIVED, "s", "Rank-time that others lost, shared among flagged hosts"),
     Column("rank_hours", F64, Role.DERIVED, "h", "GPU-hours of the host in these runs"),
     Column("lost_share", F64, Role.DERIVED, "", "Share of the rank-time of all ranks of its runs that was lost"),
     Column(
-        "trend",
-        STRING,
-        Role.DERIVED,
-        "",
-        "rising, falling or steady: flagged more in the later half of its runs, the earlier half, or neither",
+        "trend", STRING, Role.DERIVED, "", "rising, falling or steady, from the earlier to the later half of its runs"
     ),
     Column("last_named_us", I64, Role.COUNTER, "us", "Start of the latest run that flags it; null if none does"),
     Column("last_named_run", STRING, Role.IDENTIFIER, "", "That run"),
     Column("last_seen_us", I64, Role.COUNTER, "us", "When its latest run ended"),
-    Column(
-        "caution",
-        STRING,
-        Role.DERIVED,
-        "",
-        "Why the name may not be a machine's, and is therefore not a suspect; otherwise null",
-    ),
+    Column("caution", STRING, Role.DERIVED, "", "Why the name may not be a machine's, which makes it no suspect"),
 )
 
 
@@ -89,14 +69,12 @@ class _History:
     last_seen_us: int | None = None
 
 
-def update_host_health(settings: Settings, catalog_rows: Sequence[Row]) -> pa.Table:
+def update_host_health(catalog_rows: Sequence[Row], settings: Settings) -> pa.Table:
     """Judge every host of the run catalog and write the result."""
-    table = current_host_health(settings, catalog_rows)
-    write_table(table, HOST_HEALTH.path(settings))
-    return table
+    return HOST_HEALTH.write(current_host_health(catalog_rows, settings), settings)
 
 
-def current_host_health(settings: Settings, catalog_rows: Sequence[Row]) -> pa.Table:
+def current_host_health(catalog_rows: Sequence[Row], settings: Settings) -> pa.Table:
     """The table as `update_host_health` would write it: for readers of a store that they may not write to."""
     findings = _all_findings((row["run"] for row in catalog_rows), settings)
     machines = find_machines(catalog_rows, settings)

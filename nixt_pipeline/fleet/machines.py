@@ -12,11 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
+from nixt_pipeline.fleet.tables import Row
 from nixt_pipeline.settings import Settings, SettingsError
-
-Row = Mapping[str, Any]
 
 # Names that many machines have.
 _PLACEHOLDERS = {"localhost", "localhost.localdomain", "(none)", "unknown", "ubuntu", "debian"}
@@ -30,8 +28,6 @@ _SERVICE_NAME = re.compile(r".+\.(?:svc|pod)(?:\..*)?")
 _NUMBERED = re.compile(r"(.+-|.*\D)(0|[1-9]\d*)")
 # What machines are called and workloads hardly ever: a small cluster may be numbered from 0 on as pods are.
 _MACHINE_STEM = re.compile(r"(?:.*[^a-z])?(?:gpu|node|host|dgx|hgx|compute|server|machine|cn|nid)[-_]?")
-# The kernel's own threads take the first hundreds of process ids of a machine; a process namespace begins at 1.
-_MAX_NAMESPACED_PID = 300
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,10 @@ def _cautions(appearances: Mapping[str, Sequence[_Appearance]], settings: Settin
         return {}
     if settings.hosts_are_machines == "no":
         return dict.fromkeys(appearances, "the setting hosts_are_machines")
-    found = {name: _by_form(name) or _by_runs(name, seen) for name, seen in appearances.items()}
+    found = {
+        name: _by_form(name) or _by_runs(name, seen, settings.thresholds.comparison.max_namespaced_pid)
+        for name, seen in appearances.items()
+    }
     return {name: reason for name, reason in found.items() if reason}
 
 
@@ -113,13 +112,13 @@ def _by_form(name: str) -> str:
     return ""
 
 
-def _by_runs(name: str, seen: Sequence[_Appearance]) -> str:
+def _by_runs(name: str, seen: Sequence[_Appearance], max_namespaced_pid: int) -> str:
     """What its runs say: process ids of a namespace, places that are numbered in each job, two jobs at one time."""
     both = _at_one_time(seen)
     if both:
         return f"process {both[0].pid} of it ran in {both[0].run} and in {both[1].run} at the same time"
     pids = {appearance.pid for appearance in seen if appearance.pid is not None}
-    namespaced = bool(pids) and max(pids) < _MAX_NAMESPACED_PID
+    namespaced = bool(pids) and max(pids) < max_namespaced_pid
     repeated = len(seen) > 1 and len(pids) == 1
     first = min((min(appearance.numbers, default=0) for appearance in seen), default=0)
     in_order = 2 * sum(_are_places(appearance.numbers, first) for appearance in seen) > len(seen)

@@ -33,7 +33,8 @@ def _compare_with_baseline(diagnosis: Diagnosis, settings: Settings) -> Comparis
     # What it is diagnosed with now, not what was stored of it before.
     findings = tuple(findings_table(diagnosis).to_pylist())
     summary = replace(stored_summary(run, facts, settings), findings=findings)
-    reference = reference_of(run, summary.workload, facts["first_dump_us"], baselines, None, settings.thresholds)
+    limits = settings.thresholds
+    reference = reference_of(run, summary.workload(limits), facts["first_dump_us"], baselines, None, limits)
     if reference is None:
         return None
     rows = stored_rows(reference.runs, settings)

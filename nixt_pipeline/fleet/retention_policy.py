@@ -15,15 +15,13 @@ from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
 from nixt_pipeline.errors import NixtError
 from nixt_pipeline.fleet.against import MAX_MEMBERS
 from nixt_pipeline.fleet.baselines import current_baselines, members
-from nixt_pipeline.fleet.catalog import current_run_catalog
-from nixt_pipeline.fleet.tables import FleetTable
-from nixt_pipeline.fleet.workload import Row
+from nixt_pipeline.fleet.catalog import catalog_rows
+from nixt_pipeline.fleet.tables import FleetTable, Row
 from nixt_pipeline.inspector.taxonomy import I64, RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import layout, leftovers
 from nixt_pipeline.store.catalog import publish_catalog
 from nixt_pipeline.store.dropped import dropped
-from nixt_pipeline.store.files import write_table
 from nixt_pipeline.store.ingest import run_lock
 from nixt_pipeline.store.manifest import published_runs, read_manifest
 from nixt_pipeline.store.retention import drop_events, event_bytes
@@ -97,10 +95,10 @@ def plan(holdings: Iterable[Holding], policy: Policy, now_us: int) -> list[Step]
     return steps
 
 
-def plan_retention(settings: Settings, policy: Policy, now: datetime) -> list[Step]:
+def plan_retention(policy: Policy, now: datetime, settings: Settings) -> list[Step]:
     """What the policy would do to the runs of the store; nothing is changed."""
-    rows = current_run_catalog(settings).table.to_pylist()
-    used = _used_baselines(current_baselines(settings, rows), settings.thresholds)
+    rows = catalog_rows(settings)
+    used = _used_baselines(current_baselines(rows, settings), settings.thresholds)
     holdings = [
         Holding(row["run"], _ended_us(row), event_bytes(row["run"], settings), _held(row, used, policy, settings))
         for row in rows
@@ -108,7 +106,7 @@ def plan_retention(settings: Settings, policy: Policy, now: datetime) -> list[St
     return plan(holdings, policy, int(now.timestamp() * 1e6))
 
 
-def apply_retention(settings: Settings, steps: Sequence[Step], now: datetime) -> list[Step]:
+def apply_retention(steps: Sequence[Step], now: datetime, settings: Settings) -> list[Step]:
     """Drop what the steps say; returns them with what became of each. Files go once no reader can have them open
     (`Settings.unlink_grace_s`): those of earlier times now, those of these steps the next time."""
     done = []
@@ -140,16 +138,13 @@ def _used_baselines(table: pa.Table, limits: Thresholds) -> set[str]:
 
 def write_steps(steps: Sequence[Step], settings: Settings) -> pa.Table:
     """Write and return the steps as a table, the oldest run first."""
-    table = RETENTION.of([asdict(step) for step in steps])
-    write_table(table, RETENTION.path(settings))
-    return table
+    return RETENTION.write(RETENTION.of(map(asdict, steps)), settings)
 
 
 def _held(row: Row, used: set[str], policy: Policy, settings: Settings) -> str:
     """Why a run keeps its events whatever the limits."""
     has_results = layout.results_path(settings, RUN_KERNELS.name, row["run"]).exists() and row["analysed"]
-    interrupted = dropped(read_manifest(settings, row["run"]).directory(settings)) is not None
-    if interrupted:
+    if dropped(read_manifest(settings, row["run"]).directory(settings)) is not None:
         return ""  # after the marker was written: there is nothing left to keep
     if not (has_results and row["verdict"]):
         return "not analysed yet"

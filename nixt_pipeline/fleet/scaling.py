@@ -16,12 +16,11 @@ import numpy as np
 import pyarrow as pa
 import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 
-from nixt_pipeline.fleet.tables import FleetTable
-from nixt_pipeline.fleet.workload import Row, all_kernels
+from nixt_pipeline.fleet.tables import FleetTable, Row
+from nixt_pipeline.fleet.workload import all_kernels
 from nixt_pipeline.inspector.operations import format_bytes
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
-from nixt_pipeline.store.files import write_table
 
 VERSION = "2"
 
@@ -51,9 +50,7 @@ SCALING = FleetTable(
     Column("busbw_gbs", F64, Role.DERIVED, "GB/s", "Bus bandwidth of the median transfer, median over runs"),
     Column("busbw_low_gbs", F64, Role.DERIVED, "GB/s", "Lower end of its 95 % interval over runs; null for few runs"),
     Column("busbw_high_gbs", F64, Role.DERIVED, "GB/s", "Upper end"),
-    Column(
-        "busbw_cv", F64, Role.DERIVED, "", "Coefficient of variation of bus bandwidth over records, waiting included"
-    ),
+    Column("busbw_cv", F64, Role.DERIVED, "", "Coefficient of variation of the bus bandwidth, waiting included"),
     Column("transfer_cv", F64, Role.DERIVED, "", "Coefficient of variation of the transfer"),
     Column("capture_rate", F64, Role.DERIVED, "", "Recorded share of the expected records, the lowest of the runs"),
     Column("busbw_trend", F64, Role.DERIVED, "", "Spearman's rank correlation of bandwidth with GPUs; one kernel only"),
@@ -71,12 +68,8 @@ SCALING_TOTALS = FleetTable(
     Column("change_by_mix_gbs", F64, Role.DERIVED, "GB/s", "Part of it due to different shares of the bytes"),
     Column("change_by_rate_gbs", F64, Role.DERIVED, "GB/s", "Part of it due to different bandwidths"),
     Column("same_kernel_share", F64, Role.DERIVED, "", "Share of the bytes in kernels that are the same at every size"),
-    Column(
-        "bytes_per_gpu", F64, Role.DERIVED, "bytes", "Observed message bytes per GPU; null if too little was captured"
-    ),
-    Column(
-        "volume_note", STRING, Role.DERIVED, "", "Why volumes are withheld; empty when they are not", nullable=False
-    ),
+    Column("bytes_per_gpu", F64, Role.DERIVED, "bytes", "Observed message bytes per GPU; null when withheld"),
+    Column("volume_note", STRING, Role.DERIVED, "", "Why volumes are withheld; otherwise empty", nullable=False),
 )
 
 
@@ -88,11 +81,11 @@ class Scaling:
     totals: pa.Table
 
 
-def update_scaling(settings: Settings, catalog_rows: Sequence[Row]) -> Scaling:
+def update_scaling(catalog_rows: Sequence[Row], settings: Settings) -> Scaling:
     """Compute both tables over the runs of the run catalog and write them."""
     found = scale(catalog_rows, all_kernels((row["run"] for row in catalog_rows), settings), settings.thresholds)
-    write_table(found.kernels, SCALING.path(settings))
-    write_table(found.totals, SCALING_TOTALS.path(settings))
+    SCALING.write(found.kernels, settings)
+    SCALING_TOTALS.write(found.totals, settings)
     return found
 
 
@@ -126,14 +119,16 @@ def _counts(kernel: Row, limits: Thresholds) -> bool:
 _Key = tuple[object, ...]
 
 
+_ROLE = ("coll", "coll_type", "parallel_role")
+_EXACT = (*_ROLE, "n_ranks", "nnodes", "coll_msg_size_bytes")
+
+
 def _exact(kernel: Row) -> _Key:
-    return tuple(
-        kernel[name] for name in ("coll", "coll_type", "parallel_role", "n_ranks", "nnodes", "coll_msg_size_bytes")
-    )
+    return tuple(kernel[name] for name in _EXACT)
 
 
 def _role(kernel: Row) -> _Key:
-    return tuple(kernel[name] for name in ("coll", "coll_type", "parallel_role"))
+    return tuple(kernel[name] for name in _ROLE)
 
 
 def _common(sizes: Mapping[int, Sequence[Sequence[Row]]]) -> set[_Key]:
@@ -188,12 +183,10 @@ def _point(gpus: int, rows: Sequence[Row]) -> dict[str, object]:
             (busbw,), np.median, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(0)
         ).confidence_interval
         low, high = float(found.low), float(found.high)
-    first = rows[0]
-    names = ("coll", "coll_type", "parallel_role", "n_ranks", "nnodes", "coll_msg_size_bytes")
     return {
         "gpus": gpus,
         "runs": len(rows),
-        **{name: first[name] for name in names},
+        **{name: rows[0][name] for name in _EXACT},
         "cells": sum(row["cells"] for row in rows),
         "busbw_gbs": float(np.median(busbw)),
         "busbw_low_gbs": low,

@@ -3,11 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import Any
 
 from nixt_pipeline.errors import NixtError
-
-Row = Mapping[str, Any]
+from nixt_pipeline.fleet.tables import Row
 
 
 class SelectionError(NixtError, ValueError):

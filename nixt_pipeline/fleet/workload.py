@@ -2,23 +2,19 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
+from nixt_pipeline.fleet.tables import Row
 from nixt_pipeline.inspector.taxonomy import STRING, Column, Role, schema
-from nixt_pipeline.settings import Settings
+from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.files import where_possible, write_table
 from nixt_pipeline.store.reading import query_readable, read_cache
 
-Row = Mapping[str, Any]
-
-# A kernel with at least this share of a run's bytes is part of what the run does. Bytes, because times vary from run to
-# run; 5 %, because few kernels carry nearly all (97 % in the paper's top two to four) and small ones come and go.
-_CHARACTERISTIC_SHARE = 0.05
 # Columns of `run_kernels` that hold one value; the lists are read for single runs only.
 _SCALARS = tuple(column for column in RUN_KERNELS.columns if not pa.types.is_list(column.type))
 _STATE = Column("state", STRING, Role.IDENTIFIER, "", "Which version of the run's kernels the row is from")
@@ -62,13 +58,14 @@ def all_kernels(runs: Iterable[str], settings: Settings) -> dict[str, list[dict[
     return found
 
 
-def workload_of(gpus: int, kernels: Sequence[Row]) -> str:
+def workload_of(gpus: int, kernels: Sequence[Row], limits: Thresholds) -> str:
     """A short name for what a run does: equal for runs of as many GPUs whose characteristic kernels are the same."""
     total = sum(row["payload_bytes"] or 0.0 for row in kernels) or 1.0
+    least = limits.comparison.characteristic_share * total
     names = ("kind", "coll", "n_ranks", "nnodes", "coll_msg_size_bytes")
     keys = sorted(
         json.dumps([row[name] for name in names])
         for row in kernels
-        if row["coll"] is not None and (row["payload_bytes"] or 0.0) >= _CHARACTERISTIC_SHARE * total
+        if row["coll"] is not None and (row["payload_bytes"] or 0.0) >= least
     )
     return hashlib.sha256(json.dumps([gpus, keys]).encode()).hexdigest()[:10]

@@ -21,8 +21,10 @@ from nixt_pipeline.quantities import duration, number, percent
 from nixt_pipeline.reporting.palette import ALERT_COLOUR, INK, SHARE_CLASSES
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure
+else:
+    Axes = Any  # matplotlib takes a second to load, and is only when something is drawn
 
 # 324 points: at the 360 CSS pixels that a phone leaves for it, text of 8 points is 9 pixels high.
 WIDTH_INCHES = 4.5
@@ -67,9 +69,7 @@ _RECTANGLE = re.compile(r"M (\S+) (\S+) \nL (\S+) \2 \nL \3 (\S+) \nL \1 \4 \n(?
 _CRISP = "crisp-edges"
 
 
-def render(
-    name: str, height_inches: float, draw: Callable[["Figure"], object], alt: str = "", width_inches: float = 0.0
-) -> str:
+def render(name: str, height_inches: float, draw: Callable[["Figure"], object], alt: str = "") -> str:
     """The `<svg>` element that `draw` paints on an empty figure. `name` must be unique in the page; `alt` says in words
     what the panel shows."""
     import matplotlib
@@ -82,7 +82,7 @@ def render(
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         # All values of a short run may be equal: matplotlib then widens the axis, as it should.
         warnings.filterwarnings("ignore", message="Attempting to set identical low and high")
-        figure = Figure(figsize=(width_inches or WIDTH_INCHES, height_inches), layout="constrained")
+        figure = Figure(figsize=(WIDTH_INCHES, height_inches), layout="constrained")
         FigureCanvasSVG(figure)
         draw(figure)
         # Once: with a layout engine, `savefig` lays out and draws everything twice.
@@ -116,9 +116,16 @@ def _presentation(style: re.Match[str]) -> str:
     return "".join(f' {name.strip()}="{value.strip()}"' for name, value in pairs.items())
 
 
-def head(figure: "Figure", title: str) -> None:
-    """The panel's title, at its left edge: above the axes it would start behind the names of the rows."""
-    figure.suptitle(title, x=0.01, ha="left", fontsize=9.0)
+def chart(name: str, height_inches: float, draw: Callable[[Axes], object], alt: str, title: str = "") -> str:
+    """`render` for a drawing on one pair of axes. The `title` begins at the panel's left edge: above the axes it would
+    start behind the names of the rows."""
+
+    def paint(figure: "Figure") -> None:
+        draw(figure.subplots())
+        if title:
+            figure.suptitle(title, x=0.01, ha="left", fontsize=9.0)
+
+    return render(name, height_inches, paint, alt)
 
 
 def nothing(name: str) -> str:
@@ -131,14 +138,14 @@ def gaps(values: Sequence[float | None]) -> list[float]:
     return [float("nan") if value is None else value for value in values]
 
 
-def name_rows(axes: "Axes", names: Sequence[str]) -> None:
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
     """Short names at the left of horizontal rows, the first at the top."""
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(names) - 0.45, -0.55)
 
 
-def title_rows(axes: "Axes", names: Sequence[str], notes: Sequence[str]) -> None:
+def title_rows(axes: Axes, names: Sequence[str], notes: Sequence[str]) -> None:
     """Long names above thin horizontal rows, and at their right end a note: the whole width is left for the bars."""
     for position, (name, note) in enumerate(zip(names, notes, strict=True)):
         axes.text(0, position - 0.3, name, va="bottom", transform=axes.get_yaxis_transform())
@@ -147,7 +154,7 @@ def title_rows(axes: "Axes", names: Sequence[str], notes: Sequence[str]) -> None
     axes.set_ylim(len(names) - 0.6, -0.95)
 
 
-def percent_axis(axes: "Axes", top: float) -> None:
+def percent_axis(axes: Axes, top: float) -> None:
     """An x axis of shares from 0 to `top`, without ticks beyond the whole."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -164,7 +171,7 @@ def percent_ticks(axis: Any, ticks: Sequence[float]) -> None:
     axis.set_ticks(ticks, [f"{tick * 100:.0f} %" for tick in ticks])
 
 
-def number_axis(axes: "Axes", which: Literal["x", "y"], logarithmic: bool = False) -> None:
+def number_axis(axes: Axes, which: Literal["x", "y"], logarithmic: bool = False) -> None:
     """Few plain numbers: the default formatters write offsets and mathematics, and let wide numbers overlap."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
@@ -179,7 +186,7 @@ def number_axis(axes: "Axes", which: Literal["x", "y"], logarithmic: bool = Fals
     axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
 
 
-def duration_axis(axes: "Axes", which: Literal["x", "y"], lowest_us: float) -> None:
+def duration_axis(axes: Axes, which: Literal["x", "y"], lowest_us: float) -> None:
     """A logarithmic axis of microseconds between its limits, which may be 0, each tick in the unit that suits it."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -196,7 +203,7 @@ def duration_axis(axes: "Axes", which: Literal["x", "y"], lowest_us: float) -> N
 
 
 def share_map(
-    axes: "Axes", shares: Sequence[Sequence[float | None]], width: float, start: float = 0.0, scale: float = 1.0
+    axes: Axes, shares: Sequence[Sequence[float | None]], width: float, start: float = 0.0, scale: float = 1.0
 ) -> None:
     """A map of shares in classes of colour, whose limits are multiplied by `scale`: a row for each sequence, the first
     at the top, `width` wide from `start`; nothing where there is no value."""
@@ -238,7 +245,7 @@ def time_unit(seconds: float) -> tuple[str, float]:
     return ("minutes", 60.0) if seconds < 3 * 3600 else ("hours", 3600.0)
 
 
-def mark_moments(axes: "Axes", moments: Sequence[float]) -> None:
+def mark_moments(axes: Axes, moments: Sequence[float]) -> None:
     """Vertical lines at onsets of findings."""
     for moment in moments:
         axes.axvline(moment, color=ALERT_COLOUR, linewidth=1.2, linestyle=(0, (1, 1.5)))

@@ -1,27 +1,24 @@
 """The page of one comparison: the verdict, what it rests on, the changes as intervals, and every kernel."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from nixt_pipeline.fleet.compare import wording
-from nixt_pipeline.fleet.compare.comparison import Comparison, Measure
+from nixt_pipeline.fleet.compare.comparison import Comparison, Part
 from nixt_pipeline.fleet.compare.explanation import Explanation
-from nixt_pipeline.fleet.compare.wording import change_words, facts, headline, verdict_words
+from nixt_pipeline.fleet.compare.location import MEASURES
+from nixt_pipeline.fleet.compare.wording import ALL_KERNELS, change_words, facts, headline, verdict_words
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.inspector.runs import run_id
-from nixt_pipeline.quantities import number, percent, plural
+from nixt_pipeline.quantities import change, number, percent, plural
 from nixt_pipeline.reporting import pages
-from nixt_pipeline.reporting.canvas import head, render, title_rows
+from nixt_pipeline.reporting.canvas import Axes, chart, title_rows
+from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.palette import INK
-from nixt_pipeline.reporting.text import plain
-from nixt_pipeline.reporting.views import Fact, FigureView, LegendEntry, SectionView, Spec, table_view
+from nixt_pipeline.reporting.views import Fact, FigureView, LegendEntry, SectionView, table_view
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_text
 from nixt_pipeline.store.layout import COMPARISONS, report_dir
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # What a verdict is coloured by, in the page's classes for the urgency of findings.
 VERDICT_CLASSES = {
@@ -39,22 +36,7 @@ _LABEL_CHARACTERS = 58
 _WIDEST = 1.0
 
 
-def percentage(change: float | None) -> str:
-    """`+7.1 %`; nothing for none."""
-    return "" if change is None else f"{wording.percentage(change)} %"
-
-
-_COLUMNS = (
-    Spec("Kernel", "kernel"),
-    Spec("Part", "measure"),
-    Spec("Share", "share", percent, numeric=True),
-    Spec("A (us)", "a_us", number, numeric=True),
-    Spec("B (us)", "b_us", number, numeric=True),
-    Spec("Change", "change", percentage, numeric=True),
-    Spec("Interval", "interval", numeric=True),
-    Spec("Lost rank-seconds", "lost_rank_seconds", number, numeric=True),
-    Spec("Verdict", "verdict"),
-)
+_COLUMNS = columns_of("kernel measure share a_us b_us change interval lost_rank_seconds verdict")
 
 
 def render_comparison(comparison: Comparison, settings: Settings) -> Path:
@@ -94,43 +76,28 @@ def _sections(comparison: Comparison) -> list[SectionView]:
                 "work",
                 "Changes of the work",
                 question="What do the two sides do differently?",
-                notes=tuple(f"- {change}" for change in comparison.workload_changes),
+                notes=tuple(f"- {item}" for item in comparison.workload_changes),
                 reading="A kernel on one side only, or with another size or number of ranks, is not a slowdown.",
             )
         )
     if comparison.not_compared:
         rows = [{"kernel": item.key.label, "reason": item.reason} for item in comparison.not_compared]
-        why = (Spec("Kernel", "kernel"), Spec("Why not", "reason"))
+        why = columns_of("kernel reason", reason="Why not")
         table = table_view("Kernels that were not compared", rows, why)
         sections.append(SectionView("not-compared", "Not compared", tables=(table,)))
     if comparison.explanation:
         sections.append(_explanation(comparison.explanation))
-    runs = [{"side": side, "run": run.run, **run.facts} for side, runs in _sides(comparison) for run in runs]
-    columns = (
-        Spec("Side", "side"), Spec("Run", "run"), Spec("GPUs", "gpus", plain, numeric=True),
-        Spec("Parallelism", "parallelism"), Spec("NCCL", "nccl_version"), Spec("Plugin", "git_revs"),
-        Spec("Captured", "capture_rate", percent, numeric=True),
-    )  # fmt: skip
+    sides = (("A", comparison.a.runs), ("B", comparison.b.runs))
+    runs = [{"side": side, "run": run.run, **run.facts} for side, runs in sides for run in runs]
+    columns = columns_of("side run gpus parallelism nccl_version git_revs capture_rate")  # fmt: skip
     sections.append(SectionView("runs", "Runs", tables=(table_view("The runs of both sides", runs, columns),)))
     return sections
 
 
 def _explanation(explanation: Explanation) -> SectionView:
     """The findings of the slower side, and what they cost beside the difference."""
-    rows = [
-        {
-            "run": cause.run,
-            "kind": cause.kind,
-            "severity": cause.severity,
-            "where": cause.where,
-            "lost": cause.rank_seconds,
-        }
-        for cause in explanation.causes
-    ]
-    columns = (
-        Spec("Run", "run"), Spec("Urgency", "severity"), Spec("Finding", "kind"), Spec("Where", "where"),
-        Spec("Rank-seconds", "lost", number, numeric=True),
-    )  # fmt: skip
+    rows = [{**asdict(cause), "where": cause.where, "lost": cause.rank_seconds} for cause in explanation.causes]
+    columns = columns_of("run severity kind where lost", severity="Urgency", kind="Finding")  # fmt: skip
     return SectionView(
         "explained",
         "What findings explain",
@@ -144,30 +111,16 @@ def _explanation(explanation: Explanation) -> SectionView:
     )
 
 
-def _sides(comparison: Comparison) -> list[tuple[str, Sequence[Any]]]:
-    return [("A", comparison.a.runs), ("B", comparison.b.runs)]
-
-
 def _kernels(comparison: Comparison) -> SectionView:
-    measures = [
-        (kernel.key.label, name, measure)
-        for kernel in comparison.kernels
-        for name, measure in (("transfer", kernel.transfer), ("waiting", kernel.waiting))
-    ]
-    whole = [
-        ("all of these", name, measure)
-        for name, measure in (("transfer", comparison.transfer), ("waiting", comparison.waiting))
-        if measure
-    ]
     rows = [
         {
-            "kernel": label,
-            "measure": name,
-            **measure.to_json(),
-            "interval": change_words(measure)[1],
-            "verdict": verdict_words(measure),
+            "kernel": part.kernel or ALL_KERNELS,
+            "measure": part.name,
+            **part.measure.to_json(),
+            "interval": change_words(part.measure)[1],
+            "verdict": verdict_words(part.measure),
         }
-        for label, name, measure in (*whole, *measures)
+        for part in comparison.parts
     ]
     caveats = []
     if comparison.basis == "blocks":
@@ -189,24 +142,25 @@ def _kernels(comparison: Comparison) -> SectionView:
             "the dashed lines don't count."
         ),
         caveats=tuple(caveats),
-        figures=_figures(whole, measures, comparison.margin),
+        figures=_figures(comparison),
         tables=(table_view("Changes of every kernel", rows, _COLUMNS),) if rows else (),
     )
 
 
-def _figures(
-    whole: Sequence[tuple[str, str, Measure]], measures: Sequence[tuple[str, str, Measure]], margin: float
-) -> tuple[FigureView, ...]:
-    panels = [
-        draw_intervals(name, [row for row in (*whole, *measures) if row[1] == name][: _DRAWN_KERNELS + 1], margin)
-        for name in ("transfer", "waiting")
-    ]
-    if not measures:
+def _figures(comparison: Comparison) -> tuple[FigureView, ...]:
+    if not comparison.kernels:
         return ()
+    panels = [
+        draw_intervals(
+            name, [part for part in comparison.parts if part.name == name][: _DRAWN_KERNELS + 1], comparison.margin
+        )
+        for name in MEASURES
+    ]
+    drawn = plural(min(len(comparison.kernels), _DRAWN_KERNELS), "kernel")
     return (
         FigureView(
             "".join(panels),
-            f"{plural(min(len(measures) // 2, _DRAWN_KERNELS), 'kernel')} with the largest shares, after all together.",
+            f"{drawn} with the largest shares, after all together.",
             anchor="intervals",
             title="Changes with their intervals",
             legend=tuple(LegendEntry(name, colour, "dot") for name, colour in VERDICT_COLOURS.items()),
@@ -214,16 +168,14 @@ def _figures(
     )
 
 
-def draw_intervals(name: str, rows: Sequence[tuple[str, str, Measure]], margin: float) -> str:
+def draw_intervals(name: str, parts: Sequence[Part], margin: float) -> str:
     """A dot and an interval for each kernel's change of one measure; dashed lines at the margin."""
-    known = [(label, measure, measure.estimate) for label, _, measure in rows if measure.estimate]
+    known = [(part.kernel or ALL_KERNELS, part.measure.verdict, e) for part in parts if (e := part.measure.estimate)]
 
-    def draw(figure: "Figure") -> None:
-        axes = figure.subplots()
-        head(figure, f"change of the {name}" if name == "transfer" else "change of waiting, of the whole time")
-        for position, (_, measure, e) in enumerate(known):
+    def draw(axes: Axes) -> None:
+        for position, (_, verdict, e) in enumerate(known):
             low, high, middle = (max(-_WIDEST, min(_WIDEST, value)) for value in (e.low, e.high, e.change))
-            colour = VERDICT_COLOURS[measure.verdict]
+            colour = VERDICT_COLOURS[verdict]
             axes.plot([low, high], [position, position], color=colour, linewidth=2, solid_capstyle="butt")
             axes.plot([middle], [position], "o", color=colour, markersize=5)
             # Only as high as the dot: names and numbers stand above it.
@@ -232,7 +184,7 @@ def draw_intervals(name: str, rows: Sequence[tuple[str, str, Measure]], margin: 
         title_rows(
             axes,
             [shorten(label, _LABEL_CHARACTERS) for label, _, _ in known],
-            [percentage(e.change) for _, _, e in known],
+            [change(e.change) for _, _, e in known],
         )
         ends = [abs(value) for _, _, e in known for value in (e.low, e.high)]
         reach = max(0.1, min(_WIDEST, max(ends, default=0.1)) * 1.05)
@@ -240,5 +192,11 @@ def draw_intervals(name: str, rows: Sequence[tuple[str, str, Measure]], margin: 
         ticks = [tick for tick in axes.get_xticks() if -reach <= tick <= reach]
         axes.set_xticks(ticks, [f"{100 * tick:+.3g} %" for tick in ticks])
 
-    words = ", ".join(f"{label} {percentage(e.change)}" for label, _, e in known[:_DRAWN_KERNELS])
-    return render(f"intervals-{name}", 0.8 + 0.36 * max(len(known), 1), draw, f"Change of the {name}: {words}")
+    words = ", ".join(f"{label} {change(e.change)}" for label, _, e in known[:_DRAWN_KERNELS])
+    return chart(
+        f"intervals-{name}",
+        0.8 + 0.36 * max(len(known), 1),
+        draw,
+        f"Change of the {name}: {words}",
+        f"change of the {name}" if name == "transfer" else "change of waiting, of the whole time",
+    )

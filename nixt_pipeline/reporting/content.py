@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from nixt_pipeline.diagnosis.findings import Diagnosis
 from nixt_pipeline.diagnosis.results import stored_diagnosis
+from nixt_pipeline.inspector.taxonomy import Column
 from nixt_pipeline.reporting.coverage import Coverage, coverage_of
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog, layout
@@ -42,16 +43,6 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Glossed:
-    """One column for the glossary."""
-
-    name: str
-    role: str
-    unit: str
-    meaning: str
-
-
-@dataclass(frozen=True)
 class RunContent:
     """The report's input.
 
@@ -64,7 +55,7 @@ class RunContent:
     tables: Mapping[str, pa.Table]
     readings: Mapping[str, Reading] = field(default_factory=dict)
     sources: tuple[Source, ...] = ()
-    glossary: tuple[Glossed, ...] = ()
+    glossary: tuple[Column, ...] = ()
     thresholds: Thresholds = field(default_factory=Thresholds)
     diagnosis: Diagnosis | None = None
     errors: Mapping[str, str] = field(default_factory=dict)  # of analyses that failed
@@ -188,11 +179,11 @@ def _sources(manifest: Manifest, computed: Sequence[str], settings: Settings) ->
     return tuple(found)
 
 
-def _glossary() -> tuple[Glossed, ...]:
+def _glossary() -> tuple[Column, ...]:
     """Every column of every table and result, first meaning first, each name and meaning once."""
     from nixt_pipeline.analysis import REPORTED
     from nixt_pipeline.inspector import taxonomy, views
 
     groups = [views.EVENT_DERIVED_COLUMNS, *taxonomy.TABLES.values(), *(analysis.columns for analysis in REPORTED)]
-    glossed = {(c.name, c.meaning): Glossed(c.name, c.role.value, c.unit, c.meaning) for group in groups for c in group}
-    return tuple(sorted(glossed.values(), key=lambda entry: entry.name))
+    glossed = {(column.name, column.meaning): column for group in groups for column in group}
+    return tuple(sorted(glossed.values(), key=lambda column: column.name))

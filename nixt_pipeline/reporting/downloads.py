@@ -1,6 +1,5 @@
 """What lies beside the page: every table of the report as CSV and Parquet, and the report for programs."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,44 +17,15 @@ from nixt_pipeline.store.files import replacing, write_table
 SCHEMA = 1
 
 
-@dataclass(frozen=True)
-class Download:
-    """A table in the appendix: its source, its size, and the values of its parameters in words."""
-
-    name: str
-    title: str
-    rows: int
-    columns: int
-    sql: str
-    parameters: tuple[tuple[str, str], ...]
-    path: str
-    note: str
-
-
-def downloads(content: RunContent) -> tuple[Download, ...]:
-    """The tables there are, in the order of `content.sources`."""
-    return tuple(
-        _download(source, content.tables[source.name]) for source in content.sources if source.name in content.tables
-    )
-
-
-def _download(source: Source, table: pa.Table) -> Download:
-    parameters = tuple((name, plain(value)) for name, value in source.parameters.items())
-    return Download(
-        source.name,
-        source.title,
-        table.num_rows,
-        table.num_columns,
-        source.sql,
-        parameters,
-        source.path,
-        source.note,
-    )
+def downloads(content: RunContent) -> tuple[tuple[Source, int], ...]:
+    """The tables there are, each with its number of rows, in the order of `content.sources`."""
+    there = (source for source in content.sources if source.name in content.tables)
+    return tuple((source, content.tables[source.name].num_rows) for source in there)
 
 
 def write_downloads(content: RunContent, directory: Path) -> None:
     """Write every table into `directory`, and remove those of an earlier report that are no more."""
-    names = {download.name for download in downloads(content)}
+    names = {source.name for source, _ in downloads(content)}
     for old in directory.glob("*.*") if directory.exists() else ():
         if old.stem not in names:
             old.unlink(missing_ok=True)
@@ -114,13 +84,13 @@ def report_json(content: RunContent) -> str:
                 "tables": {
                     item.name: {
                         "title": item.title,
-                        "rows": item.rows,
+                        "rows": rows,
                         "columns": content.tables[item.name].column_names,
                         "csv": f"data/{item.name}.csv",
                         "parquet": f"data/{item.name}.parquet",
-                        "parameters": dict(item.parameters),
+                        "parameters": {name: plain(value) for name, value in item.parameters.items()},
                     }
-                    for item in downloads(content)
+                    for item, rows in downloads(content)
                 },
             },
             indent=1,

@@ -3,23 +3,15 @@
 import pyarrow.compute as pc
 
 from nixt_pipeline.inspector.operations import COLL_TYPES
+from nixt_pipeline.quantities import duration
 from nixt_pipeline.reporting.content import RunContent
 
 
-def time_span(content: RunContent) -> tuple[int | None, int | None]:
-    """Earliest and latest plausible write time of any process, in microseconds."""
+def time_span(content: RunContent) -> tuple[int | None, int | None, str]:
+    """Earliest and latest plausible write time of any process, in microseconds, and the time between in words."""
     first, last = (content.values("processes", name) for name in ("first_dump_us", "last_dump_us"))
-    return min(first, default=None), max(last, default=None)
-
-
-def host_count(content: RunContent) -> int:
-    """Distinct hosts over all launches."""
-    return len(content.values("hosts", "hostname"))
-
-
-def process_count(content: RunContent) -> int:
-    """Distinct processes over all launches."""
-    return len(content.values("processes", "process"))
+    begin, end = min(first, default=None), max(last, default=None)
+    return begin, end, duration(end - begin if begin is not None and end is not None else None)
 
 
 def within_host(content: RunContent) -> set[str]:

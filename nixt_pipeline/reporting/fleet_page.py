@@ -3,9 +3,9 @@
 It shows what the fleet's assets have written and computes nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from nixt_pipeline.fleet.against import COMPARISONS
@@ -13,22 +13,17 @@ from nixt_pipeline.fleet.baselines import BASELINES
 from nixt_pipeline.fleet.hosts import HOST_HEALTH
 from nixt_pipeline.fleet.nccl_tests.variation import BENCHMARK_VARIATION
 from nixt_pipeline.fleet.scaling import SCALING, SCALING_TOTALS
-from nixt_pipeline.fleet.tables import FleetTable
+from nixt_pipeline.fleet.tables import Row
 from nixt_pipeline.inert import shorten
-from nixt_pipeline.quantities import count, gbs, number, percent, plural, size, utc
+from nixt_pipeline.quantities import count, plural
 from nixt_pipeline.reporting import pages
-from nixt_pipeline.reporting.canvas import gaps, head, number_axis, render
+from nixt_pipeline.reporting.canvas import Axes, chart, gaps, number_axis
+from nixt_pipeline.reporting.columns import Link, columns_of
 from nixt_pipeline.reporting.comparison_page import PAGE as COMPARISON_PAGE
-from nixt_pipeline.reporting.comparison_page import percentage
 from nixt_pipeline.reporting.index import FLEET_PAGE
-from nixt_pipeline.reporting.views import Fact, FigureView, LegendEntry, SectionView, Spec, table_view
+from nixt_pipeline.reporting.views import Fact, FigureView, LegendEntry, SectionView, State, TableView, table_view
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import write_text
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-Row = Mapping[str, Any]
 
 # More rows than these are for `nixt hosts` and SQL: the page is for reading.
 _HOSTS, _RUNS, _SERIES = 40, 60, 6
@@ -36,22 +31,16 @@ _HOSTS, _RUNS, _SERIES = 40, 60, 6
 _LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
-def fleet_page_path(settings: Settings) -> Path:
-    """The page's file."""
-    return settings.reports_dir / FLEET_PAGE
-
-
 def render_fleet_page(settings: Settings) -> Path:
     """Write the page from the results that exist, and return its path."""
-    path = fleet_page_path(settings)
+    path = settings.reports_dir / FLEET_PAGE
     write_text(fleet_html(settings), path)
     return path
 
 
 def fleet_html(settings: Settings) -> str:
     """The page. A result that does not exist is shown as not computed."""
-    hosts = _rows(HOST_HEALTH, settings)
-    compared = _rows(COMPARISONS, settings)
+    hosts, compared = HOST_HEALTH.rows(settings), COMPARISONS.rows(settings)
     suspects = [row for row in hosts or () if row["suspect"]]
     verdicts = [row["verdict"] for row in _latest(compared or ())]
     slower, elsewhere = verdicts.count("regressed"), verdicts.count("slower-other-hosts")
@@ -78,13 +67,13 @@ def _class(urgent: bool, elsewhere: bool, known: bool) -> str:
 
 def _hosts_in_words(hosts: Sequence[Row] | None, suspects: int) -> str:
     if hosts is None:
-        return "hosts are not judged yet"
+        return "hosts have not been judged yet"
     return f"{plural(suspects, 'host')} to drain" if suspects else "no host to drain"
 
 
 def _runs_in_words(compared: Sequence[Row] | None, slower: int, elsewhere: int) -> str:
     if compared is None:
-        return "runs are not compared yet"
+        return "runs have not been compared yet"
     words = f"{plural(slower, 'workload')} became slower" if slower else "no workload became slower with its latest run"
     on_others = f"{plural(elsewhere, 'workload')} {'is' if elsewhere == 1 else 'are'} slower on other hosts"
     return f"{words}; {on_others}" if elsewhere else words
@@ -94,28 +83,26 @@ def _facts(hosts: Sequence[Row] | None, compared: Sequence[Row] | None) -> Itera
     yield Fact("Runs with a workload", count(len(compared or ())))
     yield Fact("Workloads", count(len({row["workload"] for row in compared or ()})))
     yield Fact("Hosts in diagnosed runs", count(len(hosts or ())))
-    yield Fact("Hosts ever named", count(sum(row["named"] > 0 for row in hosts or ())))
+    yield Fact("Hosts ever flagged", count(sum(row["named"] > 0 for row in hosts or ())))
 
 
 def _sections(settings: Settings, hosts: Sequence[Row] | None, compared: Sequence[Row] | None) -> Iterator[SectionView]:
     yield _hosts(hosts)
     yield _comparisons(compared, settings)
-    yield _baselines(_rows(BASELINES, settings), settings)
-    yield _scaling(_rows(SCALING, settings), _rows(SCALING_TOTALS, settings))
-    yield _variation(_rows(BENCHMARK_VARIATION, settings), settings)
+    yield _baselines(BASELINES.rows(settings), settings)
+    yield _scaling(SCALING.rows(settings), SCALING_TOTALS.rows(settings) or ())
+    yield _variation(BENCHMARK_VARIATION.rows(settings), settings)
 
 
-def _rows(result: FleetTable, settings: Settings) -> list[dict[str, Any]] | None:
-    """The rows of a result; None when it was not computed, or by a version that knew fewer columns."""
-    table = result.read(settings)
-    return None if table is None else list(table.to_pylist())
+def _section(
+    anchor: str, title: str, rows: Sequence[Row] | None, tables: Sequence[TableView], **parts: Any
+) -> SectionView:
+    """A section that shows `rows` in `tables`. None for rows means that they were not computed."""
+    state: State = "missing" if rows is None else "ok" if rows else "empty"
+    return SectionView(anchor, title, state, tables=tuple(tables) if rows else (), **parts)
 
 
-def _state(rows: Sequence[Row] | None) -> Any:
-    return "missing" if rows is None else ("ok" if rows else "empty")
-
-
-def _report_link(settings: Settings, page: str = "index.html") -> Any:
+def _report_link(settings: Settings, page: str = "index.html") -> Link:
     """Where a row's run has its page, if it has one."""
 
     def link(row: Row) -> str | None:
@@ -125,163 +112,121 @@ def _report_link(settings: Settings, page: str = "index.html") -> Any:
     return link
 
 
+def _newest_first(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: -(row["first_dump_us"] or 0))
+
+
 def _hosts(hosts: Sequence[Row] | None) -> SectionView:
-    columns = (
-        Spec("Host", "hostname"),
-        Spec("Drain", "drain"),
-        Spec("Named in runs", "named", count, numeric=True),
-        Spec("of its runs", "runs", count, numeric=True),
-        Spec("Expected", "expected", number, numeric=True),
-        Spec("Chance", "chance", percent, numeric=True),
-        Spec("Late", "late", count, numeric=True),
-        Spec("Slow", "slow", count, numeric=True),
-        Spec("Stopped", "stopped", count, numeric=True),
-        Spec("Lost rank-seconds", "lost_rank_seconds", number, numeric=True),
-        Spec("Lost share", "lost_share", percent, numeric=True),
-        Spec("Trend", "trend"),
-        Spec("Last named", "last_named_us", utc),
-        Spec("Last seen", "last_seen_us", utc),
+    columns = columns_of(
+        "hostname drain named runs expected chance late slow stopped lost_rank_seconds lost_share trend"
+        " last_named_us last_seen_us",
+        runs="of its runs",
     )
     named = [{**row, "drain": _drain(row)} for row in hosts or () if row["named"]]
     cautions = sorted({row["caution"] for row in named if row["caution"]})
-    return SectionView(
+    return _section(
         "hosts",
         "Hosts",
-        state=_state(hosts),
-        question="Which hosts keep being named by findings, and which are to be drained?",
+        hosts,
+        [table_view("Flagged hosts", named, columns, top=_HOSTS)],
+        question="Which hosts do findings flag repeatedly, and which of them should be drained?",
         reading=(
-            "A host that runs in many jobs is named more often by that alone. Expected is in how many of its runs it "
-            "would be named at the rate of all other hosts; chance is how likely as many are, corrected for the "
-            "number of hosts. To drain are hosts named in two runs or more, hardly by chance, and in one of their "
-            "latest runs. Lost share is the lost part of the rank-time of all ranks of its runs."
+            "A host that runs in many jobs is flagged more often for that reason alone. Expected is the number of its "
+            "runs that would flag it at the rate of all other hosts; chance is the probability of as many, corrected "
+            "for the number of hosts. Drain the hosts that were flagged in two or more runs, hardly by chance, and in "
+            "one of their latest runs. Lost share is the lost part of the rank-time of all ranks of its runs."
         ),
         caveats=tuple(
-            f"Names marked as no machine cannot be followed from run to run: {why}. Say in run.json which nodes they"
-            " were (host_nodes)."
+            f"Names marked as not a machine cannot be followed from run to run: {why}. Map them to their nodes in"
+            " run.json (host_nodes)."
             for why in cautions
         ),
-        tables=(table_view("Hosts that were named", named, columns, top=_HOSTS),) if hosts else (),
     )
 
 
 def _drain(row: Row) -> str:
     if row["caution"]:
-        return "no machine"
+        return "not a machine"
     return "yes" if row["suspect"] else ""
 
 
 def _latest(compared: Sequence[Row]) -> list[Row]:
     """The latest compared run of each workload."""
-    ordered = sorted(compared, key=lambda row: row["first_dump_us"] or 0)
-    return list({row["workload"]: row for row in ordered if row["verdict"]}.values())
+    oldest_first = reversed(_newest_first(row for row in compared if row["verdict"]))
+    return list({row["workload"]: row for row in oldest_first}.values())
 
 
 def _comparisons(compared: Sequence[Row] | None, settings: Settings) -> SectionView:
-    columns = (
-        Spec("Run", "run", link=_report_link(settings)),
-        Spec("Verdict", "verdict", link=_report_link(settings, COMPARISON_PAGE)),
-        Spec("Began", "first_dump_us", utc),
-        Spec("Against", "reference"),
-        Spec("Runs", "against", lambda runs: count(len(runs)), numeric=True),
-        Spec("Transfer", "transfer_change", percentage, numeric=True),
-        Spec("Waiting", "waiting_change", percentage, numeric=True),
-        Spec("Explained by", "explained_by", lambda hosts: ", ".join(hosts or ())),
-        Spec("Why", "reason"),
+    columns = columns_of(
+        "run verdict first_dump_us reference against transfer_change waiting_change explained_by reason",
+        link={"run": _report_link(settings), "verdict": _report_link(settings, COMPARISON_PAGE)},
+        reason="Why",
     )
-    newest = sorted((row for row in compared or () if row["verdict"]), key=lambda row: -(row["first_dump_us"] or 0))
-    return SectionView(
+    newest = _newest_first({**row, "against": len(row["against"])} for row in compared or () if row["verdict"])
+    return _section(
         "comparisons",
-        "Runs against those before",
-        state=_state(compared),
-        question="Which runs are slower than earlier ones that did the same work?",
+        "Runs against earlier runs",
+        compared,
+        [table_view("Comparisons, newest first", newest, columns, top=_RUNS)],
+        question="Which runs are slower than earlier runs of the same work?",
         reading=(
-            "Each run is compared with the baseline of its workload as it was when the run began, or with an earlier "
-            "run of the same work; never with one that has a P0 or P1 finding. A change of 5 % counts if chance does "
-            "not explain it; transfer and waiting are separate. On other hosts, what the findings of the slower run do "
-            "not explain may be the hosts or the change."
+            "Each run is compared with the baseline of its workload as of the start of the run, or with an earlier run "
+            "of the same work; never with one that has a P0 or P1 finding. A change of 5 % counts if chance does not "
+            "explain it; transfer and waiting are judged separately. On other hosts, whatever the findings of the "
+            "slower run do not explain may be due to the hosts or to the change."
         ),
-        tables=(table_view("Comparisons, the newest first", newest, columns, top=_RUNS),) if compared else (),
     )
 
 
 def _baselines(rows: Sequence[Row] | None, settings: Settings) -> SectionView:
-    columns = (
-        Spec("Run", "run", link=_report_link(settings)),
-        Spec("Workload", "workload"),
-        Spec("Baseline", "fit", lambda fit: "yes" if fit else "no"),
-        Spec("Why", "reason"),
-        Spec("Decision", "decision"),
-        Spec("Level", "level", number, numeric=True),
-        Spec("Began", "first_dump_us", utc),
+    columns = columns_of(
+        "run workload fit reason decision level first_dump_us", link={"run": _report_link(settings)}, reason="Why"
     )
-    newest = sorted(rows or (), key=lambda row: -(row["first_dump_us"] or 0))
-    return SectionView(
+    return _section(
         "baselines",
         "Baselines",
-        state=_state(rows),
+        rows,
+        [table_view("Fitness of runs, newest first", _newest_first(rows or ()), columns, top=_RUNS)],
         question="Which runs are new ones compared with, and why not with others?",
         reading=(
-            "Level is a run's transfer times relative to the middle of its workload. `nixt baselines --pin RUN` or "
-            "`--reject RUN` decide otherwise."
+            "Level is a run's transfer times relative to the median of its workload. `nixt baselines --pin RUN` and "
+            "`--reject RUN` override the rules."
         ),
-        tables=(table_view("Fitness of runs, the newest first", newest, columns, top=_RUNS),) if rows else (),
     )
 
 
-# What is scaled is a model; of runs that name none it is not known whether they do the same work.
-_NO_MODEL = "Only runs of a known model are here, at two sizes or more. Set model in run.json for the others."
+# Without a model, it is not known whether runs of different sizes do the same work.
+_NO_MODEL = "Only models that ran at two or more sizes are shown. Set model in run.json for other runs."
 
 
-def _scaling(rows: Sequence[Row] | None, totals: Sequence[Row] | None) -> SectionView:
-    columns = (
-        Spec("Kernel or role", "series"),
-        Spec("Same kernel", "same_kernel", lambda same: "yes" if same else "no"),
-        Spec("Model", "model"),
-        Spec("GPUs", "gpus", count, numeric=True),
-        Spec("Ranks", "n_ranks", count, numeric=True),
-        Spec("Size", "coll_msg_size_bytes", size, numeric=True),
-        Spec("Runs", "runs", count, numeric=True),
-        Spec("GB/s", "busbw_gbs", gbs, numeric=True),
-        Spec("From", "busbw_low_gbs", gbs, numeric=True),
-        Spec("To", "busbw_high_gbs", gbs, numeric=True),
-        Spec("CV", "busbw_cv", number, numeric=True),
-        Spec("Transfer CV", "transfer_cv", number, numeric=True),
-        Spec("Captured", "capture_rate", percent, numeric=True),
-        Spec("Trend", "busbw_trend", number, numeric=True),
-        Spec("by chance", "busbw_trend_p", percent, numeric=True),
+def _scaling(rows: Sequence[Row] | None, totals: Sequence[Row]) -> SectionView:
+    columns = columns_of(
+        "series same_kernel model gpus n_ranks coll_msg_size_bytes runs busbw_gbs busbw_low_gbs"
+        " busbw_high_gbs busbw_cv transfer_cv capture_rate busbw_trend busbw_trend_p"
     )
-    total_columns = (
-        Spec("Model", "model"),
-        Spec("GPUs", "gpus", count, numeric=True),
-        Spec("Runs", "runs", count, numeric=True),
-        Spec("Mean GB/s", "busbw_gbs", gbs, numeric=True),
-        Spec("Change", "change_gbs", gbs, numeric=True),
-        Spec("by mix", "change_by_mix_gbs", gbs, numeric=True),
-        Spec("by rate", "change_by_rate_gbs", gbs, numeric=True),
-        Spec("In same kernels", "same_kernel_share", percent, numeric=True),
-        Spec("Bytes per GPU", "bytes_per_gpu", size, numeric=True),
-        Spec("Volumes", "volume_note"),
+    total_columns = columns_of(
+        "model gpus runs busbw_gbs change_gbs change_by_mix_gbs change_by_rate_gbs same_kernel_share"
+        " bytes_per_gpu volume_note",
+        busbw_gbs="Mean GB/s",
     )
-    notes = sorted({row["volume_note"] for row in totals or () if row["volume_note"]})
-    return SectionView(
+    notes = sorted({row["volume_note"] for row in totals if row["volume_note"]})
+    return _section(
         "scaling",
         "Scaling",
-        state=_state(rows),
-        question="What happens to bandwidth and its variation with the number of GPUs?",
+        rows,
+        [
+            table_view("Models by size", totals, total_columns),
+            table_view("Kernels by size", rows or (), columns, top=_RUNS),
+        ],
+        question="How do bandwidth and its variation change with the number of GPUs?",
         reading=(
             "Only a kernel that is the same at every size can be said to scale; its trend is Spearman's rank "
-            "correlation of bandwidth with GPUs. A group that grows with the job is another kernel at every size, "
-            "shown by its role. Mix is the part of the change that comes from other shares of the bytes, rate the "
-            "part from other bandwidths."
+            "correlation of bandwidth with GPUs. A group that grows with the job is a different kernel at every size, "
+            "shown by its role. Mix is the part of the change due to different shares of the bytes, rate the part due "
+            "to different bandwidths."
         ),
         caveats=(_NO_MODEL, *(f"Volumes are {note}." for note in notes)),
         figures=_scaling_figures(rows or ()),
-        tables=(
-            table_view("Models by size", totals or (), total_columns),
-            table_view("Kernels by size", rows, columns, top=_RUNS),
-        )
-        if rows
-        else (),
     )
 
 
@@ -313,9 +258,7 @@ def _scaling_figures(rows: Sequence[Row]) -> tuple[FigureView, ...]:
 def draw_scaling(series: Mapping[str, Sequence[Row]], measure: str, label: str) -> str:
     """A line for each kernel over the number of GPUs."""
 
-    def draw(figure: "Figure") -> None:
-        axes = figure.subplots()
-        head(figure, label)
+    def draw(axes: Axes) -> None:
         for colour, rows in zip(_LINES, series.values(), strict=False):
             gpus = [row["gpus"] for row in rows]
             axes.plot(gpus, gaps([row[measure] for row in rows]), color=colour, marker="o", markersize=4, linewidth=1.4)
@@ -333,34 +276,24 @@ def draw_scaling(series: Mapping[str, Sequence[Row]], measure: str, label: str) 
         axes.grid(True, axis="y")
 
     names = ", ".join(series)
-    return render(f"scaling-{measure}", 2.4, draw, f"{label} by the number of GPUs: {names}")
+    return chart(f"scaling-{measure}", 2.4, draw, f"{label} by the number of GPUs: {names}", label)
 
 
 def _variation(rows: Sequence[Row] | None, settings: Settings) -> SectionView:
-    columns = (
-        Spec("Run", "run", link=_report_link(settings)),
-        Spec("Function", "coll"),
-        Spec("Placement", "coll_type"),
-        Spec("Ranks", "n_ranks", count, numeric=True),
-        Spec("Size", "coll_msg_size_bytes", size, numeric=True),
-        Spec("CV", "exec_time_cv", number, numeric=True),
-        Spec("Transfer CV", "transfer_cv", number, numeric=True),
-        Spec("Waiting", "waiting_share", percent, numeric=True),
-        Spec("Benchmark", "benchmark"),
-        Spec("Its CV", "benchmark_cv", number, numeric=True),
-        Spec("Ratio", "cv_ratio", number, numeric=True),
-        Spec("of transfers", "transfer_cv_ratio", number, numeric=True),
-        Spec("Note", "note"),
+    columns = columns_of(
+        "run coll coll_type n_ranks coll_msg_size_bytes exec_time_cv transfer_cv waiting_share benchmark"
+        " benchmark_cv cv_ratio transfer_cv_ratio note",
+        link={"run": _report_link(settings)},
     )
-    return SectionView(
+    return _section(
         "nccl-tests",
         "Against nccl-tests",
-        state=_state(rows),
+        rows,
+        [table_view("Training against the closest benchmark", rows or (), columns, top=_RUNS)],
         question="How much more do times vary in training than in a benchmark?",
         reading=(
-            "A ratio is given only where function, size of one rank, ranks, nodes and NCCL are the same. Waiting is "
-            "the share of the variance that is not in the transfers. Put the output of nccl-tests into "
+            "A ratio is given only if function, size per rank, ranks, nodes and NCCL are the same. Waiting is the "
+            "share of the variance that is not in the transfers. Put the output of nccl-tests into "
             "`NIXT_NCCL_TESTS_DIR`."
         ),
-        tables=(table_view("Training against the closest benchmark", rows, columns, top=_RUNS),) if rows else (),
     )

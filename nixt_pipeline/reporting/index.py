@@ -15,7 +15,7 @@ from nixt_pipeline.diagnosis.findings import SEVERITIES
 from nixt_pipeline.diagnosis.results import stored_diagnosis
 from nixt_pipeline.diagnosis.wording.text import verdict_in_brief
 from nixt_pipeline.fleet.catalog import RUN_CATALOG, current_run_catalog
-from nixt_pipeline.quantities import count, duration, gbs, percent, plural, utc
+from nixt_pipeline.quantities import count, duration, number, percent, plural, utc
 from nixt_pipeline.reporting import pages
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.rows import matching
@@ -102,7 +102,7 @@ def _line_shape(content: dict[str, Any]) -> dict[str, Any]:
 def index_html(rows: list[dict[str, Any]], has_fleet_page: bool = False) -> str:
     """The page for `rows` of `run_rows`, with a link to the fleet's page if there is one."""
     hosts = sorted({host for row in rows for host in row["host_names"] or ()})
-    number = {host: position for position, host in enumerate(hosts)}
+    position_of = {host: position for position, host in enumerate(hosts)}
     return pages.render(
         "index.html.j2",
         title="Runs",
@@ -111,7 +111,10 @@ def index_html(rows: list[dict[str, Any]], has_fleet_page: bool = False) -> str:
         rows=[_view(row) for row in rows],
         classes=sorted({row["line"]["class"] for row in rows}, key=_by_urgency),
         # Hosts by number, in ranges: the names of a thousand hosts in each of a thousand rows would be the whole page.
-        hosts={"names": hosts, "runs": [_ranges(number[host] for host in row["host_names"] or ()) for row in rows]},
+        hosts={
+            "names": hosts,
+            "runs": [_ranges(position_of[host] for host in row["host_names"] or ()) for row in rows],
+        },
     )
 
 
@@ -142,7 +145,7 @@ def _view(row: dict[str, Any]) -> dict[str, Any]:
         "hosts": count(row["hosts"]),
         "records": count(row["records"]),
         "records_number": row["records"],
-        "busbw": "" if kernel is None else f"{gbs(kernel)} GB/s",
+        "busbw": "" if kernel is None else f"{number(kernel)} GB/s",
         "busbw_gbs": kernel,
         "kernel": line.get("kernel", ""),
         "spark": _spark(line.get("busbw_over_time_gbs", [])),
@@ -173,9 +176,9 @@ def _spark(values: Sequence[float]) -> str:
 def _ranges(numbers: Any) -> list[int]:
     """`[start, length, start, length, ...]` of runs of following numbers."""
     found: list[int] = []
-    for number in sorted(numbers):
-        if found and found[-2] + found[-1] == number:
+    for position in sorted(numbers):
+        if found and found[-2] + found[-1] == position:
             found[-1] += 1
         else:
-            found += [number, 1]
+            found += [position, 1]
     return found

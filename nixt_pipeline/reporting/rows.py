@@ -1,34 +1,28 @@
 """What of a table becomes rows: cut and counted in Arrow, because rows of Python take ten times the memory."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nixt_pipeline.reporting.text import unique_labels
+
 Row = dict[str, Any]
-Order = tuple[str, Literal["ascending", "descending"]]
-
-# Launches with figures of their own.
-MAX_LAUNCHES = 3
 
 
-def first_rows(table: pa.Table, limit: int, *order: Order) -> list[Row]:
-    """The first `limit` rows of `table` in the given order; nulls come last, ties as they lie in the table."""
-    first = pc.sort_indices(table, sort_keys=list(order))[:limit]
+def first_rows(table: pa.Table, limit: int, *order: str) -> list[Row]:
+    """The first `limit` rows of `table` in the order of these columns, of those with a minus before the name from the
+    largest down; nulls come last, ties as they lie in the table."""
+    keys = [(name.removeprefix("-"), "descending" if name.startswith("-") else "ascending") for name in order]
+    first = pc.sort_indices(table, sort_keys=keys)[:limit]
     return list(table.take(first).to_pylist())
 
 
-def first_launches(table: pa.Table, limit: int = MAX_LAUNCHES) -> tuple[pa.Table, int]:
-    """The rows of the earliest `limit` launches of an analysis, and of how many launches it has rows."""
-    launches = pc.unique(table["incarnation"])
-    earliest = launches.take(pc.sort_indices(launches)[:limit])
-    return table.filter(pc.is_in(table["incarnation"], value_set=earliest)), len(launches)
-
-
-def not_drawn(launches: int, limit: int = MAX_LAUNCHES) -> tuple[str, ...]:
-    """The note that counts the launches without figures; none when all have some."""
-    return (f"Of {launches:,} launches the first {limit} are drawn.",) if launches > limit else ()
+def labelled(rows: Sequence[Row], limit: int, name: str = "label") -> list[Row]:
+    """The rows with a `label` of at most `limit` characters, and no two the same, for what stands in `name`."""
+    labels = unique_labels((row[name] for row in rows), limit)
+    return [{**row, "label": label} for label, row in zip(labels, rows, strict=True)]
 
 
 def as_floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -51,5 +45,5 @@ SHOWN_ROWS = 60
 def most_recorded(table: pa.Table, limit: int) -> list[tuple[str, str | None]]:
     """The functions and placements with most records in a result that has them by either."""
     sums = table.group_by(["coll", "coll_type"]).aggregate([("records", "sum")])
-    rows = first_rows(sums, limit, ("records_sum", "descending"), ("coll", "ascending"), ("coll_type", "ascending"))
+    rows = first_rows(sums, limit, "-records_sum", "coll", "coll_type")
     return [(row["coll"], row["coll_type"]) for row in rows]

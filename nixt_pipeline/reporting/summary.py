@@ -6,13 +6,13 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from nixt_pipeline.inert import shorten
-from nixt_pipeline.quantities import NOT_AVAILABLE, count, duration, gbs, percent, plural, size, utc
+from nixt_pipeline.quantities import NOT_AVAILABLE, count, duration, number, percent, plural, size, utc
 from nixt_pipeline.reporting.anchors import kernel_anchor
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.coverage import Coverage
-from nixt_pipeline.reporting.facts import host_count, process_count, time_span
+from nixt_pipeline.reporting.facts import time_span
 from nixt_pipeline.reporting.rows import Row, as_floats, first_rows
-from nixt_pipeline.reporting.sections.kernels import kernel_bars
+from nixt_pipeline.reporting.sections.kernels import hottest
 from nixt_pipeline.reporting.sections.run import nccl_hint
 from nixt_pipeline.reporting.text import plain
 from nixt_pipeline.reporting.views import Fact, Link, Meter, Tile
@@ -54,11 +54,10 @@ def _missing(coverage: Coverage) -> str:
 def key_facts(content: RunContent) -> tuple[Fact, ...]:
     """What the run is, in a dozen lines."""
     manifest = content.manifest
-    first, last = time_span(content)
-    span = duration(last - first) if first is not None and last is not None else NOT_AVAILABLE
+    first, _, span = time_span(content)
     facts = [
-        Fact("GPUs (processes)", count(process_count(content))),
-        Fact("Hosts", count(host_count(content))),
+        Fact("GPUs (processes)", count(len(content.values("processes", "process")))),
+        Fact("Hosts", count(len(content.values("hosts", "hostname")))),
         Fact("Duration", span),
         Fact("First record", utc(first)),
         Fact("Records", _records(content)),
@@ -108,15 +107,13 @@ def tiles(content: RunContent) -> tuple[Tile, ...]:
 def _kernel_tile(content: RunContent) -> Tile:
     if "hot_kernels" not in content.tables:
         return Tile(NOT_COMPUTED, "hot kernels")
-    data = kernel_bars(content.tables["hot_kernels"], limit=3)
-    if not data.kernels:
+    table = content.tables["hot_kernels"]
+    kernels = hottest(table, 3, "share_of_payload")
+    if not kernels:
         return Tile("nothing recorded", "hot kernels")
-    top = f"{count(len(data.kernels))} of {plural(data.total, 'kernel')}"
-    hottest = f"hottest: {data.kernels[0].label}"
-    (first,) = first_rows(content.tables["hot_kernels"], 1, ("rank_by_bytes", "ascending"))
-    return Tile(
-        percent(data.kernels[-1].cumulative), f"of the observed payload in {top}", hottest, f"#{kernel_anchor(first)}"
-    )
+    top = f"of the observed payload in {count(len(kernels))} of {plural(table.num_rows, 'kernel')}"
+    share = percent(kernels[-1]["cumulative_share_of_payload"])
+    return Tile(share, top, f"hottest: {kernels[0]['label']}", f"#{kernel_anchor(kernels[0])}")
 
 
 def _bandwidth_tile(content: RunContent) -> Tile:
@@ -126,12 +123,12 @@ def _bandwidth_tile(content: RunContent) -> Tile:
     if kernel is None:
         return Tile("nothing recorded", "no kernel has a usable bandwidth")
     transfer = kernel["transfer_busbw_p50_gbs"]
-    detail = f"p10 {gbs(kernel['busbw_p10_gbs'])}, p90 {gbs(kernel['busbw_p90_gbs'])}"
+    detail = f"p10 {number(kernel['busbw_p10_gbs'])}, p90 {number(kernel['busbw_p90_gbs'])}"
     if transfer is not None:
-        detail += f"; last rank to arrive {gbs(transfer)}"
+        detail += f"; last rank to arrive {number(transfer)}"
     name = f"{shorten(kernel['coll'], VALUE_CHARACTERS)} {size(kernel['coll_msg_size_bytes'])}"
     return Tile(
-        f"{gbs(kernel['busbw_p50_gbs'])} GB/s",
+        f"{number(kernel['busbw_p50_gbs'])} GB/s",
         f"median bus bandwidth of the hottest timed kernel, {name}",
         detail,
         f"#{kernel_anchor(kernel)}",
@@ -144,7 +141,7 @@ def hottest_timed(content: RunContent) -> Row | None:
     if kernels is None:
         return None
     timed = kernels.filter(pc.is_valid(kernels["busbw_p50_gbs"]))
-    return next(iter(first_rows(timed, 1, ("rank_by_bytes", "ascending"))), None)
+    return next(iter(first_rows(timed, 1, "rank_by_bytes")), None)
 
 
 def _waiting_tile(content: RunContent) -> Tile:

@@ -1,20 +1,25 @@
 """Turn values into words for pages. What comes from a log is untrusted: `visible` makes it safe to look at."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from nixt_pipeline.inert import shorten, visible
 from nixt_pipeline.quantities import NOT_AVAILABLE
 
 
+def numbered(names: Iterable[str], form: str) -> list[str]:
+    """Names of which the second of two equal ones gets a 2 in the place that `form` has for it, and so on."""
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        seen[name] += 1
+        found.append(name + form.format(seen[name]) if seen[name] > 1 else name)
+    return found
+
+
 def unique_labels(names: Iterable[str], limit: int) -> list[str]:
     """Shortened names that stay distinct: the second of two equal ones gets ` (2)`, and so on."""
-    seen: dict[str, int] = {}
-    labels = []
-    for name in names:
-        label = shorten(name, limit)
-        seen[label] = seen.get(label, 0) + 1
-        labels.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
-    return labels
+    return numbered((shorten(name, limit) for name in names), " ({})")
 
 
 def iso(timestamp: str) -> str:

@@ -1,24 +1,20 @@
 """What a page consists of, as plain dataclasses: the templates know these and nothing else."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nixt_pipeline.reporting.text import plain
+from nixt_pipeline.reporting.columns import Column, words
 
 State = Literal["ok", "empty", "missing", "failed"]
 
 
 @dataclass(frozen=True)
-class Spec:
-    """A column of a displayed table: heading, key of the row, how to word the value, whether it is a number, and where
-    a row's value leads."""
+class Heading:
+    """The heading of a column; those of numbers are at its right end."""
 
     heading: str
-    key: str
-    words: Callable[[Any], str] = plain
-    numeric: bool = False
-    link: Callable[[Mapping[str, Any]], str | None] | None = None
+    numeric: bool
 
 
 @dataclass(frozen=True)
@@ -36,7 +32,7 @@ class TableView:
     `anchors` are the ids of the rows, or none."""
 
     caption: str
-    columns: tuple[Spec, ...]
+    columns: tuple[Heading, ...]
     rows: tuple[tuple[Cell, ...], ...]
     total: int
     source: str = ""
@@ -135,7 +131,7 @@ class SectionView:
 def table_view(
     caption: str,
     rows: Sequence[Mapping[str, Any]],
-    columns: tuple[Spec, ...],
+    columns: Sequence[Column],
     top: int | None = None,
     total: int | None = None,
     source: str = "",
@@ -144,19 +140,14 @@ def table_view(
     """The first `top` of `rows` in words. `total` is the size of the whole when `rows` is already a part of it;
     `anchor_of` gives a row its id in the page; of rows with the same, the first has it."""
     shown = rows if top is None else rows[:top]
-    cells = tuple(tuple(_cell(spec, row) for spec in columns) for row in shown)
-    anchors = _unique(anchor_of(row) for row in shown) if anchor_of else ()
-    return TableView(caption, columns, cells, len(rows) if total is None else total, source=source, anchors=anchors)
+    cells = tuple(tuple(_cell(column, row) for column in columns) for row in shown)
+    headings = tuple(Heading(column.heading, column.is_numeric(shown)) for column in columns)
+    found = [anchor_of(row) for row in shown] if anchor_of else []
+    anchors = tuple("" if anchor in found[:position] else anchor for position, anchor in enumerate(found))
+    return TableView(caption, headings, cells, len(rows) if total is None else total, source=source, anchors=anchors)
 
 
-def _unique(anchors: Iterable[str]) -> tuple[str, ...]:
-    kept: list[str] = []
-    for anchor in anchors:
-        kept.append("" if anchor in kept else anchor)
-    return tuple(kept)
-
-
-def _cell(spec: Spec, row: Mapping[str, Any]) -> Cell:
-    value = row.get(spec.key)
-    link = None if spec.link is None or value is None else spec.link(row)
-    return Cell(spec.words(value), "" if value is None else str(value), link)
+def _cell(column: Column, row: Mapping[str, Any]) -> Cell:
+    value = row.get(column.key)
+    link = None if column.link is None or value is None else column.link(row)
+    return Cell(words(column.key, value), "" if value is None else str(value), link)

@@ -66,6 +66,22 @@ class ComparisonThresholds(Group):
         "share of captured records from which on counts and volumes of a run are those of the job",
         "A judgement: counts that are off by as much as the margin decide nothing.",
     )
+    characteristic_share: float = threshold(
+        0.05,
+        "share of a run's bytes from which a kernel is part of the run's workload",
+        "A few kernels carry nearly all bytes (97 % in the paper's top two to four); small ones come and go. Bytes,"
+        " because times vary from run to run.",
+    )
+    min_replicates: int = threshold(
+        3,
+        "runs on different hosts from which hosts count as part of what varies by chance",
+        "As for `min_host_sets`: two show one difference and no spread.",
+    )
+    max_namespaced_pid: int = threshold(
+        300,
+        "process ids below this are those of a container",
+        "Kernel threads take the first few hundred process ids of a machine; a process namespace starts at 1.",
+    )
     min_host_sets: int = threshold(
         3, "sets of hosts from which on it is known how much hosts differ", "Two have one difference, and no spread."
     )

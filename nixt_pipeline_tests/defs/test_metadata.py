@@ -85,6 +85,6 @@ def test_a_picture_without_a_view_box_is_refused() -> None:
 
 def test_a_link_needs_a_server(tmp_path: Path) -> None:
     settings = load_settings(reports_dir=tmp_path)
-    assert path_links(settings, tmp_path / "job" / "index.html", "report") == {
+    assert path_links(tmp_path / "job" / "index.html", "report", settings) == {
         "report": dg.MetadataValue.path(str(tmp_path / "job" / "index.html"))
     }

@@ -24,8 +24,8 @@ def job(number: int, factor: float = 1.0, hosts: tuple[str, ...] = HOSTS) -> Job
 def refresh(settings: Settings) -> tuple[dict[str, dict[str, object]], list[str]]:
     """Bring the fleet up to date: the rows of comparisons by run, and which were made anew."""
     rows = update_run_catalog(settings).table.to_pylist()
-    update_baselines(settings, rows)
-    table, made = update_comparisons(settings, rows)
+    update_baselines(rows, settings)
+    table, made = update_comparisons(rows, settings)
     return {row["run"]: row for row in table.to_pylist()}, [comparison.b.name for comparison in made]
 
 
@@ -140,7 +140,7 @@ def test_without_a_baseline_there_is_no_regression(settings: Settings) -> None:
 def test_asking_for_the_baseline_of_a_run_without_one_says_what_to_do(usual: Settings) -> None:
     write_run(job(9, hosts=("gpu-1",)), CLUSTER, usual)
     rows = update_run_catalog(usual).table.to_pylist()
-    update_baselines(usual, rows)
+    update_baselines(rows, usual)
     assert compare_with_reference(["job-3"], rows, usual).verdict == "equivalent"
     with pytest.raises(
         ComparisonError, match=r"job-9 has no baseline, and no earlier run .* `nixt baselines` says why"

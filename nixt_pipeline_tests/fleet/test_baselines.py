@@ -160,8 +160,17 @@ def test_a_workload_is_what_carries_the_bytes() -> None:
         return [kernel.row for kernel in summary("x", kernels).kernels.values()]
 
     large, small = Kernel(), Kernel(size=8)
-    assert workload_of(4, rows(large)) == workload_of(4, rows(slower(large, 3.0), small))
-    assert len({workload_of(4, rows(large)), workload_of(8, rows(large)), workload_of(4, rows(Kernel(n_ranks=8)))}) == 3
+    assert workload_of(4, rows(large), LIMITS) == workload_of(4, rows(slower(large, 3.0), small), LIMITS)
+    assert (
+        len(
+            {
+                workload_of(4, rows(large), LIMITS),
+                workload_of(8, rows(large), LIMITS),
+                workload_of(4, rows(Kernel(n_ranks=8)), LIMITS),
+            }
+        )
+        == 3
+    )
 
 
 def test_decisions_are_a_file_that_people_can_edit(settings: Settings) -> None:

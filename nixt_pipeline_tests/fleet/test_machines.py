@@ -151,10 +151,10 @@ def test_pods_of_one_name_are_not_the_same_hosts(settings: Settings) -> None:
         one, other = on_machines(runs, settings)
         return Side("a", (one,)), Side("b", (other,))
 
-    unknown = placement(*placed())
+    unknown = placement(*placed(), Thresholds())
     assert (unknown.kind, unknown.common, unknown.names_are_machines) == ("changed", 0, False)
     a, b = placed(node_names=["n4", "n3"])
-    assert placement(a, b).kind == "same"
+    assert placement(a, b, Thresholds()).kind == "same"
     (found,) = a.runs[0].kernels.values()
     assert list(found.groups) == ["n3 n4"]
 
@@ -170,7 +170,7 @@ def test_five_jobs_on_pods_of_one_name_give_no_host_to_drain(corpus: Path, setti
     directories = sorted((corpus / "field" / "21_pod_names_are_not_hosts").glob("nccl-inspector-*"))
     for directory in directories:
         nixt.diagnose_run(nixt.ingest_run(directory, settings).run, settings)
-    table = update_host_health(settings, current_run_catalog(settings).table.to_pylist())
+    table = update_host_health(current_run_catalog(settings).table.to_pylist(), settings)
     late = next(row for row in table.to_pylist() if row["hostname"] == "trainer-worker-2")
     assert (late["named"], late["runs"], late["suspect"]) == (5, 5, False)
     assert late["caution"].startswith("each job numbers its hosts from 0 on")

@@ -98,11 +98,11 @@ def test_a_run_without_its_events_stays_usable(settings: Settings) -> None:
 
     decide("other", Decision(decision="pinned"), settings)
     decide("old", Decision(decision="rejected"), settings)
-    steps = plan_retention(settings, ALWAYS, NOW)
+    steps = plan_retention(ALWAYS, NOW, settings)
     assert {step.run: step.action for step in steps} == {"old": "drop", "other": "keep"}
     generation = read_manifest(settings, "old").directory(settings)
     assert layout.table_files(generation, "events")  # a plan changes nothing
-    done = apply_retention(settings, steps, NOW)
+    done = apply_retention(steps, NOW, settings)
     assert [(step.run, step.action) for step in done] == [("old", "dropped"), ("other", "keep")]
     for table in ("events", "channels", "cells"):
         assert layout.table_files(generation, table) == []
@@ -124,7 +124,7 @@ def test_a_run_without_its_events_stays_usable(settings: Settings) -> None:
     assert dropped(read_manifest(settings, "old").directory(settings)) is not None
     with pytest.raises(EventsDroppedError, match="the events of run old were dropped on 2026-01-01"):
         materialise(analysis_named("coverage"), "old", settings)
-    assert plan_retention(settings, ALWAYS, NOW)[0].run == "other"
+    assert plan_retention(ALWAYS, NOW, settings)[0].run == "other"
 
     # When the directory changes, all of it is read again.
     drop_job(settings, "old", lines=50)
@@ -136,7 +136,7 @@ def test_a_run_without_its_events_stays_usable(settings: Settings) -> None:
 
 def test_a_run_that_was_not_analysed_keeps_its_events(settings: Settings) -> None:
     ingest_run(drop_job(settings, "new"), settings)
-    (step,) = plan_retention(settings, ALWAYS, NOW)
+    (step,) = plan_retention(ALWAYS, NOW, settings)
     assert (step.action, step.reason) == ("keep", "not analysed yet")
 
 
@@ -150,10 +150,10 @@ def test_a_kill_between_the_marker_and_the_end_is_made_good_by_the_next_time(set
     mark_dropped(generation, found)
     part.parent.mkdir(exist_ok=True)
     part.write_bytes(b"left behind")
-    (step,) = plan_retention(settings, ALWAYS, NOW)
+    (step,) = plan_retention(ALWAYS, NOW, settings)
     assert step.action == "drop"
-    apply_retention(settings, [step], NOW)
-    assert plan_retention(settings, ALWAYS, NOW) == []
+    apply_retention([step], NOW, settings)
+    assert plan_retention(ALWAYS, NOW, settings) == []
     assert dropped(generation) == found  # the first time counts
 
 
@@ -162,7 +162,7 @@ def test_a_run_that_is_being_ingested_again_is_left_alone(settings: Settings) ->
     ingest_run(directory, settings)
     drop_job(settings, "old", lines=41)
     take_inventory(directory, "old", settings)
-    (done,) = apply_retention(settings, [Step("old", "drop", 1, "old")], NOW)
+    (done,) = apply_retention([Step("old", "drop", 1, "old")], NOW, settings)
     assert (done.action, done.reason) == ("failed", "run old is being ingested again; its events are kept for now")
     assert layout.table_files(read_manifest(settings, "old").directory(settings), "events")
 
@@ -175,10 +175,10 @@ def test_only_baselines_that_are_still_used_keep_their_events(settings: Settings
         generation = read_manifest(settings, job.run).directory(settings)
         write_text("events", generation / "events" / "part.parquet")
     decide("job-00", Decision(decision="pinned"), settings)
-    actions = {step.run: step.action for step in plan_retention(settings, ALWAYS, NOW)}
+    actions = {step.run: step.action for step in plan_retention(ALWAYS, NOW, settings)}
     # A new run would be compared with the pinned one and the latest seven: of ten, 0 and 3 to 9.
     assert [run for run, action in actions.items() if action == "drop"] == ["job-01", "job-02"]
-    everything = plan_retention(settings, Policy(0.001, 0, ()), NOW)
+    everything = plan_retention(Policy(0.001, 0, ()), NOW, settings)
     assert {step.action for step in everything} == {"drop"}
 
 
@@ -188,7 +188,7 @@ def test_readers_keep_the_files_for_a_while_and_are_led_to_the_rest(settings: Se
         ingest_run(drop_job(patient, run), patient)
     generation = read_manifest(patient, "old").directory(patient)
     with duckdb.connect(str(patient.catalog_path), read_only=True) as reader:
-        (step,) = apply_retention(patient, [Step("old", "drop", 1, "old")], NOW)
+        (step,) = apply_retention([Step("old", "drop", 1, "old")], NOW, patient)
         assert step.action == "dropped"
         # Who has the catalog of before open goes on, who opens it now is not led to what will go.
         assert reader.sql("SELECT count(*) FROM events").fetchall() == [(160,)]
@@ -197,5 +197,5 @@ def test_readers_keep_the_files_for_a_while_and_are_led_to_the_rest(settings: Se
     assert layout.table_files(generation, "events")
     for path in generation.glob("events_dropped.json"):
         os.utime(path, (path.stat().st_mtime - 3601, path.stat().st_mtime - 3601))
-    apply_retention(patient, [], NOW)
+    apply_retention([], NOW, patient)
     assert layout.table_files(generation, "events") == []

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from nixt_pipeline.diagnosis import Diagnosis
 from nixt_pipeline.inspector import taxonomy
-from nixt_pipeline.reporting.content import Glossed, Reading, RunContent, Source
+from nixt_pipeline.reporting.content import Reading, RunContent, Source
 from nixt_pipeline.store.manifest import Manifest
 
 # 2025-08-30T20:20:06Z
@@ -483,7 +483,7 @@ def content(host: str = "gpu-1", comm_name: str = "DP Group 0", **changes: Any) 
         "variation": pa.Table.from_pylist([variation_row(host, 0.5, 0.25, 0.1), variation_row("b", 0.1, 0.5, None)]),
         **changes.pop("tables", {}),
     }
-    glossary = (Glossed("coll", "Workload", "", "NCCL function"),)
+    glossary = (taxonomy.Column("coll", taxonomy.STRING, taxonomy.Role.WORKLOAD, "", "NCCL function"),)
     kept = {name: value for name, value in tables.items() if value is not None}
     sources = tuple(Source(name, f"Title of {name}", f"SELECT * FROM {name}") for name in kept)
     return RunContent(changes.pop("manifest", manifest()), kept, READINGS, sources, glossary, **changes)

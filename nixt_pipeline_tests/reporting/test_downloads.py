@@ -24,7 +24,7 @@ def test_lists_become_text() -> None:
 def test_every_table_is_there_as_csv_and_parquet_with_the_same_rows(tmp_path: Path) -> None:
     content = examples.content("=gpu\n1")
     write_downloads(content, tmp_path)
-    names = {download.name for download in downloads(content)}
+    names = {source.name for source, _ in downloads(content)}
     assert {path.name for path in tmp_path.iterdir()} == {
         f"{name}.{ext}" for name in names for ext in ("csv", "parquet")
     }

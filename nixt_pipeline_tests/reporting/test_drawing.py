@@ -8,11 +8,15 @@ import pytest
 
 from nixt_pipeline.reporting.canvas import _tag, render, share_map
 from nixt_pipeline.reporting.palette import COLL_TYPE_COLOURS
-from nixt_pipeline.reporting.sections.bandwidth_ranges import draw_bandwidth_ranges, range_panels
 from nixt_pipeline.reporting.sections.distributions import EcdfFigure, draw_ecdf, ecdf_figure
 from nixt_pipeline.reporting.sections.edges import draw_edges, edge_panels
-from nixt_pipeline.reporting.sections.kernels import KernelBar, KernelBars, draw_kernels, kernel_bars
-from nixt_pipeline.reporting.sections.last_arrivals import LastArrivals, draw_last_arrivals, last_arrivals
+from nixt_pipeline.reporting.sections.entities import (
+    draw_bandwidth_ranges,
+    draw_last_arrivals,
+    last_arrivals,
+    range_panels,
+)
+from nixt_pipeline.reporting.sections.kernels import draw_kernels
 from nixt_pipeline.reporting.sections.lateness import draw_lateness, lateness_maps
 from nixt_pipeline.reporting.sections.over_time import draw_time, time_figures
 from nixt_pipeline.reporting.sections.payload import PayloadBars, draw_payload, payload_bars
@@ -26,6 +30,11 @@ SVG = "{http://www.w3.org/2000/svg}"
 CONTENT = examples.content(examples.HOSTILE)
 
 
+def one_kernel(label: str, coll_type: str) -> pa.Table:
+    """`hot_kernels` of a run of one kernel."""
+    return pa.Table.from_pylist([examples.kernel(1, label, 1.0, 1.0, coll_type)])
+
+
 def _time() -> str:
     (figure,) = time_figures(CONTENT.tables["temporal_correlation"])
     return draw_time(figure, "time-1")
@@ -33,10 +42,10 @@ def _time() -> str:
 
 DRAWINGS: dict[str, Callable[[], str]] = {
     "payload": lambda: draw_payload(payload_bars(CONTENT.tables["summary_histogram"])),
-    "kernels": lambda: draw_kernels(kernel_bars(CONTENT.tables["hot_kernels"])),
+    "kernels": lambda: draw_kernels(CONTENT.tables["hot_kernels"]),
     "ecdf": lambda: draw_ecdf(ecdf_figure(CONTENT.tables["bandwidth_ecdf"])),
     "time": _time,
-    "last": lambda: draw_last_arrivals(last_arrivals(CONTENT.tables["spatial_correlation"], "host"), "last"),
+    "last": lambda: draw_last_arrivals(last_arrivals(CONTENT.tables["spatial_correlation"], "host")[0], "last"),
     "ranges": lambda: draw_bandwidth_ranges(range_panels(CONTENT.tables["spatial_correlation"], "host"), "ranges"),
     "times": lambda: draw_ecdf(ecdf_figure(CONTENT.tables["time_ecdf"]), "times", "us"),
     "waiting": lambda: draw_waiting(waiting_of(CONTENT.tables["waiting_over_time"])[0], "waiting"),
@@ -81,7 +90,7 @@ def test_no_drawing_refers_to_anything_outside_or_shares_an_id_with_another() ->
 
 @pytest.mark.parametrize("name", ["$x_1$ \\alpha", "$\\frac{1}{0}$", "$x^{$ a$"])
 def test_mathematics_in_a_name_is_drawn_as_written(name: str) -> None:
-    data = KernelBars((KernelBar(name, "mixed", 1.0, 1.0),), 1)
+    data = one_kernel(name, "mixed")
     root = ET.fromstring(draw_kernels(data))
     assert name in [text.text for text in root.iter(f"{SVG}text")]
 
@@ -131,17 +140,17 @@ def test_coordinates_are_rounded_and_bars_are_written_short() -> None:
 
 
 def test_a_name_in_a_script_without_a_font_does_not_fail() -> None:
-    data = KernelBars((KernelBar("ኢትዮጵያ 漢字 🚀", "mixed", 1.0, 1.0),), 1)
+    data = one_kernel("ኢትዮጵያ 漢字 🚀", "mixed")
     assert "ኢትዮጵያ 漢字 🚀" in draw_kernels(data)
 
 
 def test_digits_in_a_label_survive_the_shortening_of_coordinates() -> None:
-    data = KernelBars((KernelBar("host-1.23456", "mixed", 1.0, 1.0),), 1)
+    data = one_kernel("host-1.23456", "mixed")
     assert "host-1.23456" in draw_kernels(data)
 
 
 def test_bars_have_the_colour_of_their_placement() -> None:
-    data = KernelBars((KernelBar("K", "nvlink-only", 1.0, 1.0),), 1)
+    data = one_kernel("K", "nvlink-only")
     assert COLL_TYPE_COLOURS["nvlink-only"].lower() in draw_kernels(data)
 
 
@@ -171,9 +180,9 @@ def test_single_bins_between_gaps_are_marked_and_a_run_without_bandwidth_still_d
     "draw",
     [
         lambda: draw_payload(PayloadBars((), 0)),
-        lambda: draw_kernels(KernelBars((), 0)),
+        lambda: draw_kernels(CONTENT.tables["hot_kernels"].slice(0, 0)),
         lambda: draw_ecdf(EcdfFigure((), False)),
-        lambda: draw_last_arrivals(LastArrivals((), 0), "last"),
+        lambda: draw_last_arrivals((), "last"),
         lambda: draw_bandwidth_ranges((), "ranges"),
         lambda: draw_heat_map(HeatMap((), (), (), 0, False)),
     ],

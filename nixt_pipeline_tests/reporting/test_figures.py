@@ -1,10 +1,11 @@
+from collections.abc import Collection
+
 import pyarrow as pa
 
 from nixt_pipeline.reporting.legends import types_present
-from nixt_pipeline.reporting.sections.bandwidth_ranges import range_panels
 from nixt_pipeline.reporting.sections.distributions import Curve, ecdf_figure
-from nixt_pipeline.reporting.sections.kernels import kernel_bars
-from nixt_pipeline.reporting.sections.last_arrivals import LastArrival, last_arrivals
+from nixt_pipeline.reporting.sections.entities import MAX_ENTITIES, last_arrivals, range_panels
+from nixt_pipeline.reporting.sections.kernels import hottest
 from nixt_pipeline.reporting.sections.over_time import time_figures
 from nixt_pipeline.reporting.sections.payload import Segment, payload_bars
 from nixt_pipeline.reporting.sections.sizes import heat_map
@@ -27,20 +28,19 @@ def test_payload_leaves_out_functions_without_bytes() -> None:
     assert payload_bars(examples.summary(("Broadcast", "mixed", 0))).bars == ()
 
 
-def test_hot_kernels_keep_the_first_by_rank_and_count_all() -> None:
+def test_hot_kernels_keep_the_first_by_rank() -> None:
     rows = [
         examples.kernel(2, "second", 0.3, 0.9),
         examples.kernel(1, "first", 0.6, 0.6),
         examples.kernel(3, "x", 0.1, 1.0),
     ]
 
-    data = kernel_bars(pa.Table.from_pylist(rows), limit=2)
+    kernels = hottest(pa.Table.from_pylist(rows), 2, "share_of_payload")
 
-    assert [(kernel.label, kernel.share, kernel.cumulative) for kernel in data.kernels] == [
+    assert [(row["label"], row["share_of_payload"], row["cumulative_share_of_payload"]) for row in kernels] == [
         ("first", 0.6, 0.6),
         ("second", 0.3, 0.9),
     ]
-    assert data.total == 3
 
 
 def test_a_distribution_has_one_panel_per_kernel_and_one_curve_per_measure() -> None:
@@ -103,6 +103,11 @@ def test_time_panels_are_those_with_most_records_in_the_order_of_placements() ->
     ]
 
 
+def _shares(spatial: pa.Table, within_host: Collection[str] = ()) -> list[tuple[object, ...]]:
+    rows, _ = last_arrivals(spatial, "host", within_host)
+    return [(row["label"], row["observed"], row["expected"], row["cells"]) for row in rows]
+
+
 def test_last_arrivals_are_pooled_over_functions_and_ordered_by_the_excess_over_chance() -> None:
     # a: 10 + 20 of 100 collectives, 25 expected: 5 % more than chance. b: 40 of 50, 10 expected: 60 % more.
     rows = [
@@ -111,32 +116,28 @@ def test_last_arrivals_are_pooled_over_functions_and_ordered_by_the_excess_over_
         examples.entity("b", 40, 10.0, 50),
     ]
 
-    data = last_arrivals(pa.Table.from_pylist(rows), "host")
-
-    assert data.rows == (LastArrival("b", 0.8, 0.2, 50), LastArrival("a", 0.3, 0.25, 100))
+    assert _shares(pa.Table.from_pylist(rows)) == [("b", 0.8, 0.2, 50), ("a", 0.3, 0.25, 100)]
 
 
 def test_last_arrivals_between_hosts_leave_out_placements_that_stay_within_a_host() -> None:
     # A host that holds all ranks is always last: 100 of 100 says nothing about it.
     rows = [examples.entity("a", 5, 10.0, 20), examples.entity("a", 100, 100.0, 100, coll_type="nvlink-only")]
 
-    data = last_arrivals(pa.Table.from_pylist(rows), "host", within_host={"nvlink-only"})
-
-    assert data.rows == (LastArrival("a", 0.25, 0.5, 20),)
+    assert _shares(pa.Table.from_pylist(rows), {"nvlink-only"}) == [("a", 0.25, 0.5, 20)]
 
 
 def test_last_arrivals_without_a_complete_collective_are_empty() -> None:
     rows = [examples.entity("a", 0, 0.0, 0)]
-    assert last_arrivals(pa.Table.from_pylist(rows), "host").rows == ()
+    assert last_arrivals(pa.Table.from_pylist(rows), "host") == ([], 0)
 
 
 def test_many_entities_are_cut_to_the_largest_excess_and_the_total_is_kept() -> None:
     rows = [examples.entity(f"h{i}", i, 5.0, 100) for i in range(300)]
 
-    data = last_arrivals(pa.Table.from_pylist(rows), "host", limit=2)
+    shown, total = last_arrivals(pa.Table.from_pylist(rows), "host")
 
-    assert [row.label for row in data.rows] == ["h299", "h298"]
-    assert data.total == 300
+    assert [row["label"] for row in shown] == [f"h{number}" for number in range(299, 299 - MAX_ENTITIES, -1)]
+    assert total == 300
 
 
 def test_bandwidth_ranges_keep_the_lowest_and_the_highest_medians_when_there_are_many_entities() -> None:
@@ -144,8 +145,9 @@ def test_bandwidth_ranges_keep_the_lowest_and_the_highest_medians_when_there_are
 
     (panel,) = range_panels(pa.Table.from_pylist(rows), "host", limit=4)
 
-    assert [(item.label, item.p50) for item in panel.ranges] == [("h1", 1.0), ("h2", 2.0), ("h5", 5.0), ("h6", 6.0)]
-    assert (panel.ranges[0].p10, panel.ranges[0].p90) == (-4.0, 6.0)
+    medians = [(row["label"], row["busbw_p50_gbs"]) for row in panel.ranges]
+    assert medians == [("h1", 1.0), ("h2", 2.0), ("h5", 5.0), ("h6", 6.0)]
+    assert (panel.ranges[0]["busbw_p10_gbs"], panel.ranges[0]["busbw_p90_gbs"]) == (-4.0, 6.0)
     assert panel.total == 6
 
 
@@ -155,15 +157,15 @@ def test_labels_do_without_the_domain_that_all_hosts_share() -> None:
         examples.entity("gpu-2.cluster.internal", 1, 2.0, 4, level="process", process="gpu-2.cluster.internal-pid8"),
     ]
 
-    data = last_arrivals(pa.Table.from_pylist(rows), "process")
+    shown, _ = last_arrivals(pa.Table.from_pylist(rows), "process")
 
-    assert [row.label for row in data.rows] == ["gpu-1-pid7", "gpu-2-pid8"]
+    assert [row["label"] for row in shown] == ["gpu-1-pid7", "gpu-2-pid8"]
 
 
 def test_labels_keep_domains_that_differ() -> None:
     rows = [examples.entity("gpu-1.east", 3, 2.0, 4), examples.entity("gpu-1.west", 1, 2.0, 4)]
-    data = last_arrivals(pa.Table.from_pylist(rows), "host")
-    assert [row.label for row in data.rows] == ["gpu-1.east", "gpu-1.west"]
+    shown, _ = last_arrivals(pa.Table.from_pylist(rows), "host")
+    assert [row["label"] for row in shown] == ["gpu-1.east", "gpu-1.west"]
 
 
 def test_the_heat_map_has_a_row_for_each_shape_and_a_column_for_each_size() -> None:

@@ -21,7 +21,7 @@ CLUSTER = Cluster(("gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-bad"), frozenset({"g
 def test_without_any_result_the_page_says_so(settings: Settings) -> None:
     page = fleet_html(settings)
     assert page.count("Not computed.") == 5
-    assert "Hosts are not judged yet; runs are not compared yet." in page
+    assert "Hosts have not been judged yet; runs have not been compared yet." in page
     assert 'class="verdict not-assessable"' in page
 
 
@@ -33,13 +33,13 @@ def test_the_page_names_hosts_and_slower_runs(settings: Settings) -> None:
     for job in jobs:
         write_run(job, CLUSTER, settings)
     rows = update_run_catalog(settings).table.to_pylist()
-    update_baselines(settings, rows)
-    _, made = update_comparisons(settings, rows)
+    update_baselines(rows, settings)
+    _, made = update_comparisons(rows, settings)
     (slow,) = (found for found in made if found.b.name == "slow")
     render_run_comparison(slow, settings)
-    update_host_health(settings, rows)
-    update_scaling(settings, rows)
-    update_benchmark_variation(settings, rows)
+    update_host_health(rows, settings)
+    update_scaling(rows, settings)
+    update_benchmark_variation(rows, settings)
     page = render_fleet_page(settings).read_text(encoding="utf-8")
     assert "1 host to drain" in page
     assert "gpu-bad" in page
@@ -57,16 +57,16 @@ def test_names_of_pods_are_no_hosts_to_drain(settings: Settings) -> None:
     pods = Cluster(("trainer-0", "trainer-1"), frozenset({"trainer-1"}))
     for number in range(5):
         write_run(Job(f"job-{number}", float(number), pods.hosts), pods, settings)
-    update_host_health(settings, update_run_catalog(settings).table.to_pylist())
+    update_host_health(update_run_catalog(settings).table.to_pylist(), settings)
     page = fleet_html(settings)
     assert "No host to drain" in page
-    assert ">no machine<" in page
+    assert ">not a machine<" in page
     assert "each job numbers its hosts from 0 on" in page
 
 
 def test_a_result_of_a_version_that_knew_fewer_columns_is_not_computed_yet(settings: Settings) -> None:
     write_run(Job("job", 0.0, CLUSTER.hosts[:2]), CLUSTER, settings)
-    update_host_health(settings, update_run_catalog(settings).table.to_pylist())
+    update_host_health(update_run_catalog(settings).table.to_pylist(), settings)
     path = HOST_HEALTH.path(settings)
     write_table(pq.read_table(path).drop_columns(["caution"]), path)
-    assert "Hosts are not judged yet" in fleet_html(settings)
+    assert "Hosts have not been judged yet" in fleet_html(settings)

@@ -1,11 +1,12 @@
 import pyarrow as pa
 
-from nixt_pipeline.reporting.rows import first_launches, first_rows, matching, not_drawn
+from nixt_pipeline.reporting.rows import first_rows, matching
+from nixt_pipeline.reporting.sections.launches import first_launches, not_drawn
 
 
 def test_the_first_rows_are_those_of_the_order_with_nulls_last() -> None:
     table = pa.table({"records": [1, None, 3, 3], "coll": ["a", "b", "d", "c"]})
-    rows = first_rows(table, 3, ("records", "descending"), ("coll", "ascending"))
+    rows = first_rows(table, 3, "-records", "coll")
     assert [row["coll"] for row in rows] == ["c", "d", "a"]
 
 
@@ -13,8 +14,8 @@ def test_of_many_launches_the_earliest_are_kept_and_the_others_counted() -> None
     table = pa.table({"incarnation": [7, 5, 6, 5], "value": [1, 2, 3, 4]})
     earliest, launches = first_launches(table, limit=2)
     assert (earliest["value"].to_pylist(), launches) == ([2, 3, 4], 3)
-    assert not_drawn(launches, limit=2) == ("Of 3 launches the first 2 are drawn.",)
-    assert not_drawn(launches, limit=3) == ()
+    assert not_drawn(launches) == ()
+    assert not_drawn(4) == ("Of 4 launches the first 3 are drawn.",)
 
 
 def test_a_row_without_a_value_matches_none_only() -> None:

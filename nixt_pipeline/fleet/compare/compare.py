@@ -14,7 +14,7 @@ from nixt_pipeline.arrays import Floats
 from nixt_pipeline.errors import NixtError
 from nixt_pipeline.fleet.baselines import read_baselines
 from nixt_pipeline.fleet.compare import robust_stats
-from nixt_pipeline.fleet.compare.comparison import Basis, Comparison, KernelComparison, Measure, NotCompared
+from nixt_pipeline.fleet.compare.comparison import Basis, Comparison, KernelComparison, Measure, NotCompared, Whole
 from nixt_pipeline.fleet.compare.conclusion import SLOWER, Work, conclude, next_step, with_hosts
 from nixt_pipeline.fleet.compare.explanation import Explanation, explain
 from nixt_pipeline.fleet.compare.location import MEASURES, MeasureName, locate, lost_us, unjudged
@@ -51,7 +51,7 @@ def compare_runs(
         Side(name or ", ".join(runs), tuple(load_summary(run, settings) for run in runs))
         for name, runs in zip(names, (a, b), strict=True)
     )
-    kept_a, kept_b = of_one_workload(side_a, side_b)
+    kept_a, kept_b = of_one_workload(side_a, side_b, settings.thresholds)
     left_out = {run.run for run in (*side_a.runs, *side_b.runs)} - {run.run for run in (*kept_a.runs, *kept_b.runs)}
     found = compare_on_machines(kept_a, kept_b, settings, _history(kept_a, kept_b, settings))
     return replace(found, left_out=tuple(sorted(left_out)))
@@ -68,7 +68,7 @@ def compare_on_machines(a: Side, b: Side, settings: Settings, history: Sequence[
 def _history(a: Side, b: Side, settings: Settings) -> tuple[RunSummary, ...]:
     """The newest other runs that are fit to be a baseline of the work of `a`."""
     rows = read_baselines(settings).to_pylist()
-    workloads = {run.workload for run in a.runs}
+    workloads = {run.workload(settings.thresholds) for run in a.runs}
     known = {run.run for run in (*a.runs, *b.runs)}
     fit = [row for row in rows if row["fit"] and row["workload"] in workloads and row["run"] not in known]
     newest = sorted(fit, key=lambda row: -(row["first_dump_us"] or 0))[:MAX_HISTORY]
@@ -77,15 +77,15 @@ def _history(a: Side, b: Side, settings: Settings) -> tuple[RunSummary, ...]:
     return sound_summaries(runs, lambda run: load_summary(run, settings))
 
 
-def of_one_workload(a: Side, b: Side) -> tuple[Side, Side]:
+def of_one_workload(a: Side, b: Side, limits: Thresholds) -> tuple[Side, Side]:
     """The sides without runs of other workloads than the one that most runs of both do; the sides as they are when no
     workload is on both: then the work itself has changed."""
-    counts = [Counter(run.workload for run in side.runs) for side in (a, b)]
+    counts = [Counter(run.workload(limits) for run in side.runs) for side in (a, b)]
     common = counts[0].keys() & counts[1].keys()
     if not common:
         return a, b
     kept = max(sorted(common), key=lambda workload: min(count[workload] for count in counts))
-    of_it = [replace(side, runs=tuple(run for run in side.runs if run.workload == kept)) for side in (a, b)]
+    of_it = [replace(side, runs=tuple(run for run in side.runs if run.workload(limits) == kept)) for side in (a, b)]
     return of_it[0], of_it[1]
 
 
@@ -93,7 +93,7 @@ def compare_sides(a: Side, b: Side, limits: Thresholds, history: Sequence[RunSum
     """Compare side `b` with side `a`. `history` are other runs of the same work, which show by how much sets of hosts
     differ anyway; those of `a` count without being named."""
     basis: Basis = "runs" if len(a.runs) + len(b.runs) > 2 else "blocks"
-    matching, where = match(a, b), placement(a, b)
+    matching, where = match(a, b), placement(a, b, limits)
     changes = workload_changes(a, b, matching, limits)
     comparable, left_out = _comparable(matching, limits)
     explanations: dict[Change, Explanation] = {
@@ -228,7 +228,7 @@ def _units(kernels: Sequence[Kernel], measure: str, basis: Basis) -> Floats:
 
 def _compare_all(
     pairs: Sequence[Pair], kernels: Sequence[KernelComparison], judge: Judge, basis: Basis, limits: Thresholds
-) -> tuple[Measure | None, Measure | None]:
+) -> Whole:
     """What the reference's operations take on each side, all comparable kernels together."""
     if not pairs:
         return None, None

@@ -1,10 +1,11 @@
 """What a comparison says, and the JSON that other tools parse."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from nixt_pipeline.fleet.compare.explanation import Explanation
-from nixt_pipeline.fleet.compare.location import Location
+from nixt_pipeline.fleet.compare.location import MEASURES, Location, MeasureName
 from nixt_pipeline.fleet.compare.matching import Side
 from nixt_pipeline.fleet.compare.placement import Placement
 from nixt_pipeline.fleet.compare.robust_stats import Change, Estimate
@@ -47,6 +48,11 @@ class Measure:
     cost_share: float = 0.0
     location: Location | None = None
 
+    @property
+    def change(self) -> float:
+        """The relative change; 0 where it is not known."""
+        return self.estimate.change if self.estimate else 0.0
+
     def to_json(self) -> dict[str, Any]:
         """Rounded to what the numbers are good for."""
         e = self.estimate
@@ -84,6 +90,30 @@ class KernelComparison:
     def to_json(self) -> dict[str, Any]:
         """Key and both measures."""
         return {**self.key.to_json(), "transfer": self.transfer.to_json(), "waiting": self.waiting.to_json()}
+
+
+# Transfer and waiting of all kernels together; None where no kernel is comparable.
+Whole = tuple[Measure | None, Measure | None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Transfer or waiting (`name`) of one kernel, or of all kernels together, which have an empty `kernel`."""
+
+    kernel: str
+    name: MeasureName
+    measure: Measure
+
+    @property
+    def label(self) -> str:
+        """`transfer of AllReduce ...`, or `transfer`."""
+        return f"{self.name} of {self.kernel}" if self.kernel else self.name
+
+
+def parts_of(kernels: Sequence[KernelComparison], whole: Whole) -> list[Part]:
+    """Every measure of a comparison, those of all kernels together first."""
+    found = [Part("", name, measure) for name, measure in zip(MEASURES, whole, strict=True) if measure]
+    return found + [Part(kernel.key.label, name, getattr(kernel, name)) for kernel in kernels for name in MEASURES]
 
 
 @dataclass(frozen=True)
@@ -124,6 +154,11 @@ class Comparison:
     explanation: Explanation | None = None
     next_step: str = ""
     host_sets: int = 0
+
+    @property
+    def parts(self) -> list[Part]:
+        """Every measure, those of all kernels together first."""
+        return parts_of(self.kernels, (self.transfer, self.waiting))
 
     @property
     def suspected(self) -> bool:

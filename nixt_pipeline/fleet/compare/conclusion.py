@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nixt_pipeline.fleet.compare import robust_stats
-from nixt_pipeline.fleet.compare.comparison import KernelComparison, Measure, NotCompared
+from nixt_pipeline.fleet.compare.comparison import KernelComparison, NotCompared, Part, Whole, parts_of
 from nixt_pipeline.fleet.compare.explanation import Explanation, SideName
-from nixt_pipeline.fleet.compare.location import MEASURES, MeasureName, Unjudged
+from nixt_pipeline.fleet.compare.location import MEASURES, Unjudged
 from nixt_pipeline.fleet.compare.matching import Matching, Side
 from nixt_pipeline.fleet.compare.placement import Placement
-from nixt_pipeline.fleet.compare.robust_stats import Change, Estimate, Limits
+from nixt_pipeline.fleet.compare.robust_stats import Change, Limits
 from nixt_pipeline.quantities import percent
 from nixt_pipeline.settings import Thresholds
 
@@ -41,7 +41,7 @@ class Work:
 
 def conclude(
     kernels: Sequence[KernelComparison],
-    whole: tuple[Measure | None, Measure | None],
+    whole: Whole,
     work: Work,
     limits: Thresholds,
 ) -> tuple[Change, str]:
@@ -54,9 +54,12 @@ def conclude(
     if not kernels:
         why = work.left_out[0].reason if work.left_out else "the sides have no kernel in common"
         return "not-comparable", why
-    deciding = _deciding_measures(kernels, whole, limits.comparison.min_kernel_share)
+    # Many small kernels can be what became slower, so that all together decide as well.
+    least = limits.comparison.min_kernel_share
+    parts = parts_of(kernels, whole)
+    deciding = [part for part in parts if not part.kernel or max(part.measure.share, part.measure.share_b) >= least]
     for verdict in _ORDER:
-        found = [(label, measure) for label, measure in deciding if measure.verdict == verdict]
+        found = [part for part in deciding if part.measure.verdict == verdict]
         if found:
             return verdict, _named(found)
     if abs(work.unjudged.share) >= margin:
@@ -71,49 +74,39 @@ def conclude(
     return "inconclusive", _undecided(whole, limits)
 
 
-def _deciding_measures(
-    kernels: Sequence[KernelComparison], whole: tuple[Measure | None, Measure | None], min_share: float
-) -> list[tuple[str, Measure]]:
-    """Words and measure of what takes enough time on either side to decide, and last of all kernels together: many
-    small ones can be what became slower."""
-    single = [(f"{name} of {kernel.key.label}", getattr(kernel, name)) for kernel in kernels for name in MEASURES]
-    found = [(label, measure) for label, measure in single if max(measure.share, measure.share_b) >= min_share]
-    all_of_them = zip(MEASURES, whole, strict=True)
-    return found + [(f"{name} of all kernels together", measure) for name, measure in all_of_them if measure]
-
-
-def _named(found: Sequence[tuple[str, Measure]]) -> str:
+def _named(found: Sequence[Part]) -> str:
     """The transfer and the waiting that matter most, single kernels rather than all together. Slow transfers are often
     why others wait, and named first."""
-    single = [(label, measure) for label, measure in found if measure.location or measure.floor] or list(found)
-    named = []
-    for name in MEASURES:
-        of_it = [(label, measure) for label, measure in single if label.startswith(name)]
-        if of_it:
-            named.append(max(of_it, key=lambda item: item[1].share * abs(_change(item[1].estimate))))
-    words = "; ".join(_told(label, measure) for label, measure in named)
+    single = [part for part in found if part.kernel] or list(found)
+    named = [max(of_it, key=_weight) for name in MEASURES if (of_it := [part for part in single if part.name == name])]
     more = f"; and {len(single) - len(named)} more" if len(single) > len(named) else ""
-    return words + more
+    return "; ".join(map(_told, named)) + more
 
 
-def _told(label: str, measure: Measure) -> str:
+def _weight(part: Part) -> float:
+    """How much of the time a change is."""
+    return part.measure.share * abs(part.measure.change)
+
+
+def _told(part: Part) -> str:
     """By how much a measure changed, in which communicators, what of the job that is, and what is known besides."""
-    parts = [f"{label} {_change(measure.estimate):+.1%}"]
+    measure = part.measure
+    words = [f"{part.name} of {part.kernel or 'all kernels together'} {measure.change:+.1%}"]
     if measure.location:
-        parts.append(measure.location.words)
+        words.append(measure.location.words)
     if abs(measure.cost_share) >= _TOLD_SHARE:
         verb = "costs" if measure.cost_share > 0 else "saves"
-        parts.append(f"which {verb} {percent(abs(measure.cost_share))} of B's rank-time")
+        words.append(f"which {verb} {percent(abs(measure.cost_share))} of B's rank-time")
     if measure.reason:
-        parts.append(measure.reason)
-    return ", ".join(parts)
+        words.append(measure.reason)
+    return ", ".join(words)
 
 
 def with_hosts(
     verdict: Change,
     reason: str,
     kernels: Sequence[KernelComparison],
-    whole: tuple[Measure | None, Measure | None],
+    whole: Whole,
     where: Placement,
     explanation: Explanation | None,
 ) -> str:
@@ -123,13 +116,16 @@ def with_hosts(
         return f"{reason}; {told}" if told else reason
     if verdict not in SLOWER:
         return reason
-    changes = _changes(verdict, whole) or _changes_of_kernels(verdict, kernels)
+    changed = [part for part in parts_of(kernels, whole) if part.measure.verdict == verdict]
+    of_all = sorted((part for part in changed if not part.kernel), key=lambda part: -abs(part.measure.change))
+    # Where only single kernels changed, the one that matters most.
+    changes = of_all or [max(changed, key=_weight)]
     word = "slower" if verdict == "slower-other-hosts" else "faster"
-    parts = " and ".join(f"{abs(change):.0%} in {label}" for _, label, change in changes)
+    parts = " and ".join(f"{abs(part.measure.change):.0%} in {part.label}" for part in changes)
     told = _explained(explanation, changes) or "unexplained: the hosts or the change"
-    if explanation and explanation.causes and _rest_matters(explanation, changes):
+    if explanation and explanation.causes and any(explanation.share(part.name) < _MOST for part in changes):
         told += "; the rest is unexplained: the hosts or the change"
-    notes = [measure.reason for _, _, measure in _deciding(verdict, kernels, whole) if measure.reason][:1]
+    notes = [part.measure.reason for part in changed if part.measure.reason][:1]
     return "; ".join([f"{word} by {parts}, on {_hosts(where)}", *notes, told])
 
 
@@ -151,31 +147,7 @@ def next_step(verdict: Change, where: Placement, explanation: Explanation | None
     )
 
 
-def _deciding(
-    verdict: Change, kernels: Sequence[KernelComparison], whole: tuple[Measure | None, Measure | None]
-) -> list[tuple[MeasureName, str, Measure]]:
-    found: list[tuple[MeasureName, str, Measure]] = [
-        (name, name, measure) for name, measure in zip(MEASURES, whole, strict=True) if measure
-    ]
-    found += [(name, f"{name} of {k.key.label}", getattr(k, name)) for k in kernels for name in MEASURES]
-    return [(name, label, measure) for name, label, measure in found if measure.verdict == verdict]
-
-
-def _changes(verdict: Change, whole: tuple[Measure | None, Measure | None]) -> list[tuple[MeasureName, str, float]]:
-    """Measure, words and change of all kernels together, the larger first."""
-    found = [(name, label, _change(measure.estimate)) for name, label, measure in _deciding(verdict, (), whole)]
-    return sorted(found, key=lambda item: -abs(item[2]))
-
-
-def _changes_of_kernels(verdict: Change, kernels: Sequence[KernelComparison]) -> list[tuple[MeasureName, str, float]]:
-    """The same of the kernel that matters most, where only single ones changed."""
-    name, label, measure = max(
-        _deciding(verdict, kernels, (None, None)), key=lambda item: item[2].share * abs(_change(item[2].estimate))
-    )
-    return [(name, label, _change(measure.estimate))]
-
-
-def _explained(explanation: Explanation | None, changes: Sequence[tuple[MeasureName, str, float]]) -> str:
+def _explained(explanation: Explanation | None, changes: Sequence[Part]) -> str:
     """`B has a P1 finding (gpu-120) that explains 56 of the 59 % in waiting`."""
     if explanation is None or not explanation.causes:
         return ""
@@ -188,18 +160,14 @@ def _explained(explanation: Explanation | None, changes: Sequence[tuple[MeasureN
     if not changes:
         name = max(shares, key=lambda name: shares[name])
         return f"{subject} {verb} {shares[name]:.0%} of the longer {name}" if shares[name] >= _TOLD_SHARE else ""
-    if max(shares[name] for name, _, _ in changes) < _TOLD_SHARE:
+    if max(shares[part.name] for part in changes) < _TOLD_SHARE:
         return f"{subject} {verb} none of it"
     parts = [
-        f"{100 * abs(change) * shares[name]:.0f} of the {100 * abs(change):.0f}"
-        + (f" in {name}" if len(changes) > 1 else "")
-        for name, _, change in changes
+        f"{100 * abs(part.measure.change) * shares[part.name]:.0f} of the {100 * abs(part.measure.change):.0f}"
+        + (f" in {part.name}" if len(changes) > 1 else "")
+        for part in changes
     ]
     return f"{subject} {verb} {' and '.join(parts)}"
-
-
-def _rest_matters(explanation: Explanation, changes: Sequence[tuple[MeasureName, str, float]]) -> bool:
-    return any(explanation.share(name) < _MOST for name, _, _ in changes)
 
 
 def _hosts(where: Placement) -> str:
@@ -210,7 +178,7 @@ def _hosts(where: Placement) -> str:
     return f"other hosts ({where.common} of {where.hosts_b} in common)" if where.common else "other hosts"
 
 
-def _undecided(whole: tuple[Measure | None, Measure | None], limits: Thresholds) -> str:
+def _undecided(whole: Whole, limits: Thresholds) -> str:
     """What could not be decided, and how many runs would tell."""
     parts = []
     for name, measure in zip(MEASURES, whole, strict=True):
@@ -224,10 +192,6 @@ def _undecided(whole: tuple[Measure | None, Measure | None], limits: Thresholds)
             why = f"; {measure.reason}" if measure.reason else ""
             parts.append(f"{name} {e.change:+.1%} (between {e.low:+.1%} and {e.high:+.1%}{more}{why})")
     return "; ".join(parts)
-
-
-def _change(estimate: Estimate | None) -> float:
-    return estimate.change if estimate else 0.0
 
 
 def caution(a: Side) -> str:

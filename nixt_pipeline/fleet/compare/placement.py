@@ -12,10 +12,7 @@ from typing import Literal
 from nixt_pipeline.fleet.compare.matching import Pair, Side
 from nixt_pipeline.fleet.compare.summaries import Kernel, RunSummary
 from nixt_pipeline.fleet.machines import Machines, find_machines
-from nixt_pipeline.settings import Settings
-
-# With so many runs on each side, on hosts that change from run to run, the hosts are part of what varies by chance.
-_MIN_REPLICATES = 3
+from nixt_pipeline.settings import Settings, Thresholds
 
 
 @dataclass(frozen=True)
@@ -31,13 +28,18 @@ class Placement:
     names_are_machines: bool = True
 
 
-def placement(a: Side, b: Side) -> Placement:
+def placement(a: Side, b: Side, limits: Thresholds) -> Placement:
     """How the hosts of two sides compare."""
+
+    def is_varied(side: Side) -> bool:
+        enough = len(side.runs) >= limits.comparison.min_replicates
+        return enough and len({run.hosts for run in side.runs}) == len(side.runs)
+
     common = a.hosts & b.hosts
     kind: Literal["same", "replicated", "changed"] = "changed"
     if a.hosts == b.hosts:
         kind = "same"
-    elif _is_varied(a) and (b.hosts <= a.hosts or (_is_varied(b) and 2 * len(common) >= len(a.hosts | b.hosts))):
+    elif is_varied(a) and (b.hosts <= a.hosts or (is_varied(b) and 2 * len(common) >= len(a.hosts | b.hosts))):
         kind = "replicated"
     named = all(run.facts.get("names_are_machines", True) for run in (*a.runs, *b.runs))
     return Placement(kind, len(a.hosts), len(b.hosts), len(common), named)
@@ -70,10 +72,6 @@ def _on_machines(run: RunSummary, machines: Machines) -> RunSummary:
 
 def _renamed(hosts: str, machine: dict[str, str]) -> str:
     return " ".join(sorted(machine.get(name, name) for name in hosts.split(" ")))
-
-
-def _is_varied(side: Side) -> bool:
-    return len(side.runs) >= _MIN_REPLICATES and len({run.hosts for run in side.runs}) == len(side.runs)
 
 
 def changes_of_pairs(pair: Pair, measure: int) -> list[float]:

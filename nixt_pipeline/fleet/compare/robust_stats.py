@@ -5,7 +5,7 @@ difference of 0.1 % is always "significant". Two runs are two observations.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -99,8 +99,8 @@ def ratio_of_times(a: Floats, b: Floats, of: Sampling, error: float) -> Estimate
     found = _difference(of(np.log(a)), of(np.log(b)), noise, error)
     if found is None:
         return None
-    low, high = float(np.expm1(found.low)), float(np.expm1(found.high))
-    return Estimate(float(np.expm1(found.change)), low, high, found.p_value, found.deviation)
+    change, low, high = (float(np.expm1(value)) for value in (found.change, found.low, found.high))
+    return replace(found, change=change, low=low, high=high)
 
 
 def difference_of_times(a: Floats, b: Floats, whole_us: float, of: Sampling, error: float) -> Estimate | None:
@@ -132,24 +132,14 @@ def widened(estimate: Estimate, deviation: float, sets: int, error: float, *, is
     by_hosts = quantile * deviation * 2**0.5
     below, above = float(np.hypot(change - low, by_hosts)), float(np.hypot(high - change, by_hosts))
     p_value = float(2 * scipy.stats.t.sf(abs(change) / max((below + above) / 2 / quantile, 1e-12), sets - 1))
-    return Estimate(
-        estimate.change,
-        float(back(change - below)),
-        float(back(change + above)),
-        max(p_value, estimate.p_value),
-        estimate.deviation,
-    )
+    low, high = float(back(change - below)), float(back(change + above))
+    return replace(estimate, low=low, high=high, p_value=max(p_value, estimate.p_value))
 
 
 def scaled(estimate: Estimate, factor: float) -> Estimate:
     """The part of a change that is left when the rest is explained: `factor` is between 0 and 1."""
-    return Estimate(
-        estimate.change * factor,
-        estimate.low * factor,
-        estimate.high * factor,
-        estimate.p_value,
-        estimate.deviation,
-    )
+    change, low, high = (factor * value for value in (estimate.change, estimate.low, estimate.high))
+    return replace(estimate, change=change, low=low, high=high)
 
 
 def _difference(a: Sample, b: Sample, noise: float, error: float) -> Estimate | None:

@@ -16,7 +16,8 @@ from nixt_pipeline.errors import DamagedError
 from nixt_pipeline.fleet.catalog import describe_run
 from nixt_pipeline.fleet.workload import workload_of
 from nixt_pipeline.inspector.operations import format_bytes
-from nixt_pipeline.settings import Settings
+from nixt_pipeline.quantities import plural
+from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.dropped import require_events
 from nixt_pipeline.store.files import where_possible
@@ -45,8 +46,8 @@ class KernelKey:
     def label(self) -> str:
         """For people: `AllGather 13.5 MB, 32 ranks on 32 nodes (data)`."""
         role = f" ({self.role})" if self.role else ""
-        nodes = f"{self.nnodes} node" + ("" if self.nnodes == 1 else "s")
-        return f"{self.coll} {format_bytes(self.size_bytes)}, {self.n_ranks} ranks on {nodes}{role}"
+        ranks = f"{self.n_ranks} ranks on {plural(self.nnodes, 'node')}"
+        return f"{self.coll} {format_bytes(self.size_bytes)}, {ranks}{role}"
 
     def to_json(self) -> dict[str, Any]:
         """The key's parts by the names that the store uses."""
@@ -127,10 +128,10 @@ class RunSummary:
     findings: tuple[Mapping[str, Any], ...] = ()
     others: tuple[Mapping[str, Any], ...] = ()
 
-    @property
-    def workload(self) -> str:
+    def workload(self, limits: Thresholds) -> str:
         """A short name for what it does."""
-        return workload_of(self.facts["gpus"], [*(kernel.row for kernel in self.kernels.values()), *self.others])
+        kernels = [*(kernel.row for kernel in self.kernels.values()), *self.others]
+        return workload_of(self.facts["gpus"], kernels, limits)
 
     @property
     def rank_time_us(self) -> float:

@@ -4,30 +4,22 @@ from collections.abc import Sequence
 
 from nixt_pipeline.fleet.compare.comparison import Comparison, Measure
 from nixt_pipeline.fleet.compare.conclusion import caution
-from nixt_pipeline.fleet.compare.robust_stats import Change
-from nixt_pipeline.fleet.compare.summaries import KernelKey
 from nixt_pipeline.inert import markdown, visible
+from nixt_pipeline.quantities import change
 
 _HEADINGS = ("kernel", "", "share", "A us", "B us", "change", "interval", "verdict")
 _NUMBERS = range(2, 7)
+# What the sums of a comparison are called among its kernels.
+ALL_KERNELS = "all of these"
 # What the covariates of a comparison are called.
 _FACTS = {
     "nccl_version": "NCCL", "git_revs": "plugin build", "format_versions": "log format", "timing_sources": "timing",
 }  # fmt: skip
-_SENTENCES: dict[Change, str] = {
-    "regressed": "REGRESSED",
-    "improved": "IMPROVED",
-    "equivalent": "EQUIVALENT",
-    "inconclusive": "INCONCLUSIVE",
-    "slower-other-hosts": "SLOWER-OTHER-HOSTS",
-    "faster-other-hosts": "FASTER-OTHER-HOSTS",
-    "not-comparable": "NOT COMPARABLE",
-}
 
 
 def headline(comparison: Comparison) -> str:
     """The verdict and the reason, in a sentence."""
-    verdict = _SENTENCES[comparison.verdict] + (" (suspected)" if comparison.suspected else "")
+    verdict = comparison.verdict.upper().replace("NOT-", "NOT ") + (" (suspected)" if comparison.suspected else "")
     return f"{verdict}: {comparison.reason}"
 
 
@@ -68,7 +60,7 @@ def as_text(comparison: Comparison) -> str:
         lines += ["  " + _aligned(row, widths) for row in (_HEADINGS, *rows)]
     if comparison.not_compared:
         lines += ["", "  not compared:"]
-        lines += [f"    {key.label}: {reason}" for key, reason in not_compared(comparison)]
+        lines += [f"    {item.key.label}: {item.reason}" for item in comparison.not_compared]
     return "\n".join(map(visible, lines))
 
 
@@ -83,23 +75,21 @@ def as_markdown(comparison: Comparison) -> str:
         lines += ["", *("| " + " | ".join(cells) + " |" for cells in (_HEADINGS, rule, *rows))]
     if comparison.not_compared:
         lines += ["", "Not compared:", ""]
-        lines += [f"- {markdown(key.label)}: {markdown(reason)}" for key, reason in not_compared(comparison)]
+        lines += [f"- {markdown(item.key.label)}: {markdown(item.reason)}" for item in comparison.not_compared]
     return "\n".join(lines)
 
 
 def table_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """Two lines for each kernel, after two for all of them."""
-    rows = []
-    if comparison.transfer and comparison.waiting:
-        rows += _two_rows("all of these", comparison.transfer, comparison.waiting)
-    for kernel in comparison.kernels:
-        rows += _two_rows(kernel.key.label, kernel.transfer, kernel.waiting)
-    return rows
-
-
-def not_compared(comparison: Comparison) -> list[tuple[KernelKey, str]]:
-    """What was left out, and why."""
-    return [(item.key, item.reason) for item in comparison.not_compared]
+    return [
+        (
+            "" if part.name == "waiting" else part.kernel or ALL_KERNELS,
+            part.name,
+            *_numbers(part.measure),
+            verdict_words(part.measure),
+        )
+        for part in comparison.parts
+    ]
 
 
 def change_words(measure: Measure) -> tuple[str, str]:
@@ -107,12 +97,7 @@ def change_words(measure: Measure) -> tuple[str, str]:
     e = measure.estimate
     if e is None:
         return "unknown", ""
-    return f"{percentage(e.change)} %", f"{percentage(e.low)} .. {percentage(e.high)} %"
-
-
-def percentage(change: float) -> str:
-    """`+7.1`, and no negative nothing."""
-    return f"{round(100 * change, 1) + 0.0:+.1f}"
+    return change(e.change), f"{change(e.low).removesuffix(' %')} .. {change(e.high)}"
 
 
 def verdict_words(measure: Measure) -> str:
@@ -120,13 +105,6 @@ def verdict_words(measure: Measure) -> str:
     where = measure.location.words if measure.location else ""
     notes = "; ".join(note for note in (measure.reason, where) if note)
     return f"{measure.verdict} ({notes})" if notes else measure.verdict
-
-
-def _two_rows(label: str, transfer: Measure, waiting: Measure) -> list[tuple[str, ...]]:
-    return [
-        (label, "transfer", *_numbers(transfer), verdict_words(transfer)),
-        ("", "waiting", *_numbers(waiting), verdict_words(waiting)),
-    ]
 
 
 def _numbers(measure: Measure) -> tuple[str, ...]:

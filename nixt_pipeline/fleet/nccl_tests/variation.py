@@ -12,12 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from nixt_pipeline.fleet.nccl_tests.output import Benchmark, BenchmarkError, read_benchmarks
-from nixt_pipeline.fleet.tables import FleetTable
-from nixt_pipeline.fleet.workload import Row, all_kernels
+from nixt_pipeline.fleet.tables import FleetTable, Row
+from nixt_pipeline.fleet.workload import all_kernels
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.inspector.taxonomy import F64, I32, I64, RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
-from nixt_pipeline.store.files import write_table
 
 VERSION = "1"
 
@@ -49,15 +48,14 @@ BENCHMARK_VARIATION = FleetTable(
 )
 
 
-def update_benchmark_variation(settings: Settings, catalog_rows: Sequence[Row]) -> tuple[pa.Table, list[str]]:
+def update_benchmark_variation(catalog_rows: Sequence[Row], settings: Settings) -> tuple[pa.Table, list[str]]:
     """Compare the hot kernels of every run with the benchmarks there are; write and return the table, and say which
     files could not be read."""
     benchmarks, problems = benchmark_files(settings)
     is_any = benchmarks or any(BENCHMARK_TAG in (row["tags"] or ()) for row in catalog_rows)
     kernels = all_kernels((row["run"] for row in catalog_rows), settings) if is_any else {}
     table = compare_variation(catalog_rows, kernels, benchmarks, settings.thresholds)
-    write_table(table, BENCHMARK_VARIATION.path(settings))
-    return table, problems
+    return BENCHMARK_VARIATION.write(table, settings), problems
 
 
 def benchmark_files(settings: Settings) -> tuple[list[Benchmark], list[str]]:

@@ -6,15 +6,16 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from nixt_pipeline.analysis import REPORTED, Analysis
+from nixt_pipeline.reporting.columns import Column
 from nixt_pipeline.reporting.content import Reading, RunContent
-from nixt_pipeline.reporting.rows import SHOWN_ROWS, first_launches
+from nixt_pipeline.reporting.rows import SHOWN_ROWS
 from nixt_pipeline.reporting.sections.coverage import coverage_parts
 from nixt_pipeline.reporting.sections.distributions import bandwidth_section, draw_ecdf, ecdf_figure, time_section
 from nixt_pipeline.reporting.sections.edges import draw_edges, edge_panels, edges_section
-from nixt_pipeline.reporting.sections.entities import entities_section
-from nixt_pipeline.reporting.sections.kernels import draw_kernels, kernel_bars, kernels_section
-from nixt_pipeline.reporting.sections.last_arrivals import draw_last_arrivals, last_arrivals
+from nixt_pipeline.reporting.sections.entities import draw_last_arrivals, entities_section, last_arrivals
+from nixt_pipeline.reporting.sections.kernels import draw_kernels, kernels_section
 from nixt_pipeline.reporting.sections.lateness import draw_lateness, lateness_maps, lateness_section
+from nixt_pipeline.reporting.sections.launches import first_launches
 from nixt_pipeline.reporting.sections.others import others_section
 from nixt_pipeline.reporting.sections.over_time import draw_time, over_time_section, time_figures
 from nixt_pipeline.reporting.sections.payload import draw_payload, payload_bars, payload_section
@@ -23,7 +24,7 @@ from nixt_pipeline.reporting.sections.ranks import draw_map, rank_maps, ranks_se
 from nixt_pipeline.reporting.sections.sizes import draw_heat_map, heat_map, sizes_section
 from nixt_pipeline.reporting.sections.variation import draw_variation, variation_section, variations
 from nixt_pipeline.reporting.sections.waiting import draw_total, waiting_of, waiting_section
-from nixt_pipeline.reporting.views import SectionView, Spec, table_view
+from nixt_pipeline.reporting.views import SectionView, table_view
 
 # Panels of a picture of several: the section has them all.
 _PANELS = 2
@@ -53,19 +54,14 @@ def analysis_section(content: RunContent, section: AnalysisSection) -> SectionVi
     if table.num_rows == 0:
         return replace(frame, state="empty")
     built = section.build(content, table)
+    figures = tuple(replace(figure, source=section.analysis) for figure in built.figures)
     caveats = content.coverage.caveats(content.thresholds)
-    return replace(
-        frame, caveats=caveats, notes=built.notes, facts=built.facts, figures=built.figures, tables=built.tables
-    )
+    return replace(frame, caveats=caveats, notes=built.notes, facts=built.facts, figures=figures, tables=built.tables)
 
 
 def _any_table(analysis: Analysis) -> Callable[[RunContent, pa.Table], SectionView]:
     """For an analysis that no section was made for: its first rows as they are."""
-    columns = tuple(
-        Spec(column.name, column.name, numeric=column.unit != "")
-        for column in analysis.columns[1:]
-        if not pa.types.is_list(column.type)
-    )
+    columns = [Column(column.name, column.name) for column in analysis.columns[1:] if not pa.types.is_list(column.type)]
 
     def build(_content: RunContent, table: pa.Table) -> SectionView:
         rows = table.slice(0, SHOWN_ROWS).to_pylist()
@@ -87,7 +83,7 @@ _OWN_SECTIONS = (
     ),
     AnalysisSection(
         "hot_kernels", "kernels", "Hot kernels", kernels_section,
-        lambda table: draw_kernels(kernel_bars(table)),
+        draw_kernels,
     ),
     AnalysisSection(
         "resource_correlation", "sizes", "Sizes and shapes", sizes_section,
@@ -119,7 +115,7 @@ _OWN_SECTIONS = (
     ),
     AnalysisSection(
         "spatial_correlation", "entities", "Hosts and processes", entities_section,
-        lambda table: draw_last_arrivals(last_arrivals(table, "host"), "hosts"),
+        lambda table: draw_last_arrivals(last_arrivals(table, "host")[0], "hosts"),
     ),
     AnalysisSection(
         "rank_times", "ranks", "Ranks", ranks_section,

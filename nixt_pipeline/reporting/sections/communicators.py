@@ -1,10 +1,10 @@
 """The communicators of the run."""
 
 from nixt_pipeline.quantities import count
+from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.rows import SHOWN_ROWS, first_rows
-from nixt_pipeline.reporting.text import plain
-from nixt_pipeline.reporting.views import SectionView, Spec, table_view
+from nixt_pipeline.reporting.views import SectionView, table_view
 
 
 def communicators_section(content: RunContent) -> SectionView:
@@ -13,20 +13,11 @@ def communicators_section(content: RunContent) -> SectionView:
     title = "Communicators"
     if table is None or table.num_rows == 0:
         return SectionView("communicators", title, state="empty")
-    rows = first_rows(table, SHOWN_ROWS, ("records", "descending"), ("id", "ascending"))
+    rows = first_rows(table, SHOWN_ROWS, "-records", "id")
     for row in rows:
         row["ranks"] = f"{count(row['ranks_seen'])} of {count(row['n_ranks'])}"
-    columns = (
-        Spec("Communicator", "id"),
-        Spec("Name", "comm_name"),
-        Spec("Placement", "coll_type"),
-        Spec("Role", "parallel_role", lambda role: "unknown" if role is None else plain(role)),
-        Spec("Role from", "parallel_role_source"),
-        Spec("Ranks seen", "ranks"),
-        Spec("NCCL nodes", "nnodes", count, numeric=True),
-        Spec("Hosts", "hosts_seen", count, numeric=True),
-        Spec("Launch", "incarnation", count, numeric=True),
-        Spec("Records", "records", count, numeric=True),
+    columns = columns_of(
+        "id comm_name coll_type parallel_role parallel_role_source ranks nnodes hosts_seen incarnation records"
     )
     notes = (
         "The log does not contain the parallel role. It is derived from the framework's name, or guessed from the "

@@ -4,10 +4,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nixt_pipeline.quantities import count, percent
+from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.coverage import coverage_by_type
-from nixt_pipeline.reporting.rows import SHOWN_ROWS, Order, Row, first_rows
-from nixt_pipeline.reporting.views import Fact, SectionView, Spec, TableView, table_view
+from nixt_pipeline.reporting.rows import SHOWN_ROWS, Row, first_rows
+from nixt_pipeline.reporting.views import Fact, SectionView, TableView, table_view
 
 
 def coverage_parts(content: RunContent) -> SectionView:
@@ -23,19 +24,9 @@ def coverage_parts(content: RunContent) -> SectionView:
             f"{count(coverage.communicators_incomplete)} of {count(coverage.communicators)}",
         ),
     )
-    columns = (
-        Spec("Communicator", "id"),
-        Spec("Name", "comm_name"),
-        Spec("Placement", "coll_type"),
-        Spec("Function", "coll"),
-        Spec("Ranks seen", "ranks"),
-        Spec("Hosts", "hosts_seen", count, numeric=True),
-        Spec("Operations due", "sn_expected", count, numeric=True),
-        Spec("Operations seen", "sn_seen", count, numeric=True),
-        Spec("Records", "records", count, numeric=True),
-        Spec("Capture rate", "capture_rate", percent, numeric=True),
-        Spec("Seen by all ranks", "complete_share", percent, numeric=True),
-        Spec("Lost by its own count", "dropped_by_plugin", count, numeric=True),
+    columns = columns_of(
+        "id comm_name coll_type coll ranks hosts_seen sn_expected sn_seen records capture_rate"
+        " complete_share dropped_by_plugin"
     )
     table = content.tables["coverage"]
     gaps, rows = _incomplete(table)
@@ -57,19 +48,12 @@ def _incomplete(coverage: pa.Table) -> tuple[int, list[Row]]:
     )
     gaps = coverage.filter(pc.invert(pc.fill_null(whole, False)))
     rated = gaps.append_column("rate", pc.fill_null(gaps["capture_rate"], 1.0))
-    order: tuple[Order, ...] = (("rate", "ascending"), ("id", "ascending"), ("coll", "ascending"))
-    rows = first_rows(rated, SHOWN_ROWS, *order)
+    rows = first_rows(rated, SHOWN_ROWS, "rate", "id", "coll")
     for row in rows:
         row["ranks"] = f"{count(row['ranks_seen'])} of {count(row['n_ranks'])}"
     return gaps.num_rows, rows
 
 
 def _coverage_by_type_table(coverage: pa.Table) -> TableView:
-    columns = (
-        Spec("Placement", "coll_type"),
-        Spec("Function", "coll"),
-        Spec("Communicators", "communicators", count, numeric=True),
-        Spec("Records", "records", count, numeric=True),
-        Spec("Capture rate", "capture_rate", percent, numeric=True),
-    )
+    columns = columns_of("coll_type coll communicators records capture_rate")
     return table_view("Capture rate by placement and function", coverage_by_type(coverage), columns, SHOWN_ROWS)

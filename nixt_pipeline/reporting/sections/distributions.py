@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nixt_pipeline.quantities import count, duration, gbs, number, percent
+from nixt_pipeline.quantities import count, duration, number, percent
 from nixt_pipeline.reporting.canvas import (
     LABEL_CHARACTERS,
     LOG_AXIS_RATIO,
     SMALL,
-    head,
+    Axes,
+    chart,
     nothing,
     number_axis,
     percent_ticks,
-    render,
 )
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import type_legend
@@ -24,9 +23,6 @@ from nixt_pipeline.reporting.palette import INK, colour_of
 from nixt_pipeline.reporting.rows import Row
 from nixt_pipeline.reporting.text import unique_labels
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MAX_ECDF_PANELS = 10
 
@@ -129,15 +125,13 @@ def draw_ecdf(data: EcdfFigure, name: str = "ecdf", unit: str = "GB/s") -> str:
         captured = "" if panel.capture_rate is None else f", {percent(panel.capture_rate)} captured"
         facts = f"{tenths}{' GB/s' if unit == 'GB/s' else ''}; n = {count(first.samples)}{captured}"
 
-        def draw(figure: "Figure") -> None:
-            axes = figure.subplots()
+        def draw(axes: Axes) -> None:
             for curve in panel.curves:
                 style, width, coloured = MEASURE_STYLE[curve.measure]
                 colour = colour_of(panel.coll_type) if coloured else INK
                 axes.plot(curve.values, curve.quantiles, linestyle=style, linewidth=width, color=colour)
             for quantile in (0.1, 0.5, 0.9):
                 axes.plot(first.at(quantile), quantile, marker="o", markersize=4, color=colour_of(panel.coll_type))
-            head(figure, panel.label)
             axes.set_title(facts, fontsize=SMALL)
             percent_ticks(axes.yaxis, (0, 0.5, 1))
             number_axis(axes, "x", data.log_axis)
@@ -146,7 +140,7 @@ def draw_ecdf(data: EcdfFigure, name: str = "ecdf", unit: str = "GB/s") -> str:
             axes.set_xlabel("bus bandwidth, GB/s" if unit == "GB/s" else "execution time, us")
             axes.set_ylabel("share of samples")
 
-        return render(f"{name}-{number_of_panel}", 2.0, draw, f"{panel.label}: {facts}")
+        return chart(f"{name}-{number_of_panel}", 2.0, draw, f"{panel.label}: {facts}", panel.label)
 
     return "".join(panel_of(panel, position) for position, panel in enumerate(data.panels, start=1))
 
@@ -171,7 +165,6 @@ def bandwidth_section(content: RunContent, table: pa.Table) -> SectionView:
         title="Bandwidth of the hot kernels, on one axis",
         reading=_bandwidth_reading(data),
         legend=_legend(data),
-        source="bandwidth_ecdf",
     )
     return SectionView("", "", figures=(figure,))
 
@@ -189,8 +182,8 @@ def _bandwidth_reading(data: EcdfFigure) -> str:
     if ratio >= _MOSTLY_WAITING:
         return f"Medians with waiting reach {percent(ratio)} of the transfer's or more: little is lost to waiting."
     return (
-        f"{label} has a median of {gbs(medians['busbw_gbs'])} GB/s with waiting and "
-        f"{gbs(medians['transfer_busbw_gbs'])} GB/s without: it mostly waits."
+        f"{label} has a median of {number(medians['busbw_gbs'])} GB/s with waiting and "
+        f"{number(medians['transfer_busbw_gbs'])} GB/s without: it mostly waits."
     )
 
 
@@ -212,7 +205,6 @@ def time_section(content: RunContent, table: pa.Table) -> SectionView:
         title="Execution times of the kernels with most records, on one axis",
         reading=reading,
         legend=_legend(data),
-        source="time_ecdf",
     )
     return SectionView("", "", figures=(figure,))
 

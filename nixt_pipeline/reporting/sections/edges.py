@@ -2,21 +2,18 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from nixt_pipeline.inert import shorten
-from nixt_pipeline.quantities import count, duration, percent, size
-from nixt_pipeline.reporting.canvas import duration_axis, head, render, title_rows
+from nixt_pipeline.quantities import count, percent, size
+from nixt_pipeline.reporting.canvas import Axes, chart, duration_axis, title_rows
+from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.palette import COLL_COLOURS, INK
 from nixt_pipeline.reporting.rows import SHOWN_ROWS, Row, first_rows
 from nixt_pipeline.reporting.text import plain
-from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, Spec, table_view
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, table_view
 
 MAX_EDGES = 12
 MAX_PANELS = 4
@@ -26,21 +23,12 @@ _WAITING_RATIO = 1.5
 
 
 @dataclass(frozen=True)
-class Edge:
-    """Median times of both ends, in microseconds; None where an end has no records."""
-
-    label: str
-    send_us: float | None
-    recv_us: float | None
-    records: int
-
-
-@dataclass(frozen=True)
 class EdgePanel:
-    """Messages of one size, within hosts or between them: the slowest and the fastest edges of `total`."""
+    """Messages of one size, within hosts or between them: the slowest and the fastest edges of `total`, as rows of
+    `p2p_edges` with a `label`. A time is None where an end has no records."""
 
     title: str
-    edges: tuple[Edge, ...]
+    edges: tuple[Row, ...]
     total: int
 
 
@@ -57,12 +45,7 @@ def _panel(key: tuple[int, bool | None], rows: list[Row], limit: int) -> EdgePan
     rows = sorted(rows, key=lambda row: (-(row["shorter_time_us"] or 0.0), _label(row)))
     shown = rows if len(rows) <= limit else rows[: limit // 2] + rows[-(limit - limit // 2) :]
     reach = {True: "within a host", False: "between hosts", None: "one end unknown"}[key[1]]
-    edges = tuple(
-        Edge(
-            _label(row), row["send_time_p50_us"], row["recv_time_p50_us"], max(row["send_records"], row["recv_records"])
-        )
-        for row in shown
-    )
+    edges = tuple({**row, "label": _label(row)} for row in shown)
     return EdgePanel(f"{size(key[0])} {reach}", edges, len(rows))
 
 
@@ -89,23 +72,15 @@ def edges_section(_content: RunContent, table: pa.Table) -> SectionView:
             LegendEntry("Recv", COLL_COLOURS["Recv"], "dot"),
             LegendEntry("waiting of one end", INK, "line"),
         ),
-        source="p2p_edges",
     )
-    rows = first_rows(table, SHOWN_ROWS, ("shorter_time_us", "descending"), ("payload_bytes", "descending"))
+    rows = first_rows(table, SHOWN_ROWS, "-shorter_time_us", "-payload_bytes")
     for row in rows:
         row["source"] = row["source_process"] or f"rank {row['source_rank']}"
         row["target"] = row["target_process"] or f"rank {row['target_rank']}"
-    columns = (
-        Spec("From", "source"),
-        Spec("To", "target"),
-        Spec("Communicator", "comm_name"),
-        Spec("Size", "coll_msg_size_bytes", size, numeric=True),
-        Spec("Sends", "send_records", count, numeric=True),
-        Spec("Recvs", "recv_records", count, numeric=True),
-        Spec("Send p50", "send_time_p50_us", duration, numeric=True),
-        Spec("Recv p50", "recv_time_p50_us", duration, numeric=True),
-        Spec("Shorter of both", "shorter_time_us", duration, numeric=True),
-        Spec("Who waits", "waiting_side"),
+    columns = columns_of(
+        "source target comm_name coll_msg_size_bytes send_records recv_records send_time_p50_us"
+        " recv_time_p50_us shorter_time_us waiting_side",
+        comm_name="Communicator",
     )
     tables = (table_view("Edges, longest transfers first", rows, columns, total=table.num_rows, source="p2p_edges"),)
     return SectionView("", "", figures=(figure,), tables=tables)
@@ -138,20 +113,21 @@ def _longer(row: Row) -> float:
 def draw_edges(data: EdgePanel, name: str) -> str:
     """A dot for each end of an edge, a line between them."""
 
-    def draw(figure: "Figure") -> None:
-        axes = figure.subplots()
-        times = [value for edge in data.edges for value in (edge.send_us, edge.recv_us) if value is not None]
-        for position, edge in enumerate(data.edges):
-            if edge.send_us is not None and edge.recv_us is not None:
-                axes.hlines(position, edge.send_us, edge.recv_us, color=INK, linewidth=1.5)
-            for side, value in (("Send", edge.send_us), ("Recv", edge.recv_us)):
+    def draw(axes: Axes) -> None:
+        ends = [(edge["send_time_p50_us"], edge["recv_time_p50_us"]) for edge in data.edges]
+        for position, (send_us, recv_us) in enumerate(ends):
+            if send_us is not None and recv_us is not None:
+                axes.hlines(position, send_us, recv_us, color=INK, linewidth=1.5)
+            for side, value in (("Send", send_us), ("Recv", recv_us)):
                 if value is not None:
                     axes.plot(value, position, marker="o", markersize=5, color=COLL_COLOURS[side])
-        title_rows(axes, [edge.label for edge in data.edges], [f"n = {count(edge.records)}" for edge in data.edges])
-        head(figure, data.title)
+        notes = [f"n = {count(max(edge['send_records'], edge['recv_records']))}" for edge in data.edges]
+        title_rows(axes, [edge["label"] for edge in data.edges], notes)
+        times = [value for both in ends for value in both if value is not None]
         axes.set_xlim(min(times, default=1.0) / 1.5, max(times, default=1.0) * 1.5)
         duration_axis(axes, "x", 10.0)
         axes.grid(True, axis="x")
         axes.set_xlabel("median time")
 
-    return render(name, 0.8 + 0.34 * len(data.edges), draw, f"{data.title}: {len(data.edges)} of {data.total} edges")
+    alt = f"{data.title}: {len(data.edges)} of {data.total} edges"
+    return chart(name, 0.8 + 0.34 * len(data.edges), draw, alt, data.title)

@@ -8,11 +8,11 @@ from nixt_pipeline.diagnosis.findings import Diagnosis, Finding
 from nixt_pipeline.diagnosis.wording.text import how_bad, how_sure, since, title, where
 from nixt_pipeline.diagnosis.wording.urgency import URGENCY as WORDS
 from nixt_pipeline.inert import shorten, visible
-from nixt_pipeline.quantities import number, percent, utc
 from nixt_pipeline.reporting.anchors import finding_anchor, host_anchor
+from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.text import sentence
-from nixt_pipeline.reporting.views import Card, Fact, Link, SectionView, Spec, table_view
+from nixt_pipeline.reporting.text import numbered, sentence
+from nixt_pipeline.reporting.views import Card, Fact, Link, SectionView, table_view
 
 # Cards that a person still reads; the table after them has all.
 SHOWN_CARDS = 6
@@ -55,13 +55,7 @@ def cards(content: RunContent) -> tuple[Card, ...]:
 
 def finding_anchors(findings: Sequence[Finding]) -> list[str]:
     """The ids of findings in the page; the second of two that are alike gets `-2`, and so on."""
-    seen: dict[str, int] = {}
-    anchors = []
-    for finding in findings:
-        anchor = finding_anchor(finding)
-        seen[anchor] = seen.get(anchor, 0) + 1
-        anchors.append(anchor if seen[anchor] == 1 else f"{anchor}-{seen[anchor]}")
-    return anchors
+    return numbered(map(finding_anchor, findings), "-{}")
 
 
 def all_findings_section(content: RunContent, limit: int = SHOWN_FINDINGS) -> SectionView | None:
@@ -70,17 +64,10 @@ def all_findings_section(content: RunContent, limit: int = SHOWN_FINDINGS) -> Se
     if len(findings) <= SHOWN_CARDS:
         return None
     rows = [{**asdict(finding), **asdict(finding.effect), "where": where(finding)} for finding in findings[:limit]]
-    columns = (
-        Spec("Severity", "severity"),
-        Spec("What", "kind"),
-        Spec("Where", "where"),
-        Spec("Since", "onset_us", lambda onset: "start of the log" if onset is None else utc(onset)),
-        Spec("Until", "until_us", lambda until: "end of the log" if until is None else utc(until)),
-        Spec("Cost, share of time", "cost_share", percent, numeric=True),
-        Spec("Lost GPU-seconds", "lost_rank_seconds", number, numeric=True),
-        Spec("Evidence", "evidence"),
-        Spec("What speaks against it", "counter_evidence"),
-        Spec("Check next", "next_step"),
+    columns = columns_of(
+        "severity kind where onset_us until_us cost_share lost_rank_seconds evidence counter_evidence next_step",
+        kind="What",
+        lost_rank_seconds="Lost GPU-seconds",
     )
     table = table_view("By urgency and cost", rows, columns, total=len(findings), source="findings")
     return SectionView("all-findings", "All findings", tables=(table,))

@@ -1,109 +1,72 @@
 """The hot kernels: their share of the bytes, and their bandwidth."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nixt_pipeline.inert import shorten
-from nixt_pipeline.quantities import count, duration, gbs, number, percent, size
+from nixt_pipeline.quantities import count, number, percent
 from nixt_pipeline.reporting.anchors import kernel_anchor
 from nixt_pipeline.reporting.canvas import (
     LABEL_CHARACTERS,
     LOG_AXIS_RATIO,
+    Axes,
+    chart,
     nothing,
     number_axis,
     percent_axis,
-    render,
     title_rows,
 )
+from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import type_legend
 from nixt_pipeline.reporting.palette import INK, colour_of
-from nixt_pipeline.reporting.rows import SHOWN_ROWS, first_rows
-from nixt_pipeline.reporting.text import unique_labels
-from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, Spec, table_view
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from nixt_pipeline.reporting.rows import SHOWN_ROWS, Row, first_rows, labelled
+from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, table_view
 
 MAX_KERNELS = 12
 
 
-@dataclass(frozen=True)
-class KernelBar:
-    """One hot kernel; shares are of the payload of the whole run."""
-
-    label: str
-    coll_type: str | None
-    share: float
-    cumulative: float
+def hottest(hot_kernels: pa.Table, limit: int, known: str) -> list[Row]:
+    """The first `limit` kernels by payload of those whose column `known` has a value, with a label to show."""
+    rows = first_rows(hot_kernels.filter(pc.is_valid(hot_kernels[known])), limit, "rank_by_bytes")
+    return labelled(rows, LABEL_CHARACTERS)
 
 
-@dataclass(frozen=True)
-class KernelBars:
-    """The hottest kernels of `total`."""
-
-    kernels: tuple[KernelBar, ...]
-    total: int
-
-
-def kernel_bars(hot_kernels: pa.Table, limit: int = MAX_KERNELS) -> KernelBars:
-    """The kernels that carry most of the observed payload, from `hot_kernels`."""
-    shared = hot_kernels.filter(pc.is_valid(hot_kernels["share_of_payload"]))
-    top = first_rows(shared, limit, ("rank_by_bytes", "ascending"))
-    labels = unique_labels((row["label"] for row in top), LABEL_CHARACTERS)
-    return KernelBars(
-        tuple(
-            KernelBar(label, row["coll_type"], row["share_of_payload"], row["cumulative_share_of_payload"])
-            for label, row in zip(labels, top, strict=True)
-        ),
-        hot_kernels.num_rows,
-    )
-
-
-def draw_kernels(data: KernelBars) -> str:
+def draw_kernels(hot_kernels: pa.Table) -> str:
     """Bars for the share of each hot kernel, dots for the cumulative share."""
-    if not data.kernels:
+    kernels = hottest(hot_kernels, MAX_KERNELS, "share_of_payload")
+    if not kernels:
         return nothing("kernels")
+    cumulative = [row["cumulative_share_of_payload"] for row in kernels]
 
-    def draw(figure: "Figure") -> None:
-        axes = figure.subplots()
-        for position, kernel in enumerate(data.kernels):
-            axes.barh(position, kernel.share, height=0.42, color=colour_of(kernel.coll_type))
-        axes.plot(
-            [kernel.cumulative for kernel in data.kernels],
-            range(len(data.kernels)),
-            color=INK,
-            linewidth=0.5,
-            alpha=0.6,
-            marker="o",
-            markersize=4,
-            clip_on=False,
-        )
-        notes = [f"{percent(kernel.share)}, in all {percent(kernel.cumulative)}" for kernel in data.kernels]
-        title_rows(axes, [kernel.label for kernel in data.kernels], notes)
+    def draw(axes: Axes) -> None:
+        for position, row in enumerate(kernels):
+            axes.barh(position, row["share_of_payload"], height=0.42, color=colour_of(row["coll_type"]))
+        line: dict[str, Any] = {"color": INK, "linewidth": 0.5, "alpha": 0.6, "marker": "o", "markersize": 4}
+        axes.plot(cumulative, range(len(kernels)), clip_on=False, **line)
+        notes = [
+            f"{percent(row['share_of_payload'])}, in all {percent(share)}"
+            for row, share in zip(kernels, cumulative, strict=True)
+        ]
+        title_rows(axes, [row["label"] for row in kernels], notes)
         percent_axis(axes, 1.0)
         axes.set_xlabel("share of the observed payload")
 
-    last = data.kernels[-1]
-    alt = f"{len(data.kernels)} of {data.total} kernels carry {percent(last.cumulative)} of the observed payload"
-    return render("kernels", 0.6 + 0.36 * len(data.kernels), draw, alt)
+    alt = f"{len(kernels)} of {hot_kernels.num_rows} kernels carry {percent(cumulative[-1])} of the observed payload"
+    return chart("kernels", 0.6 + 0.36 * len(kernels), draw, alt)
 
 
 def kernel_ranges(kernels: pa.Table) -> tuple[FigureView, ...]:
     """p10, median and p90 of the bandwidth of each hot kernel, and the median of its transfers, in absolute GB/s."""
-    measured = kernels.filter(pc.is_valid(kernels["busbw_p50_gbs"]))
-    timed = first_rows(measured, MAX_KERNELS, ("rank_by_bytes", "ascending"))
+    timed = hottest(kernels, MAX_KERNELS, "busbw_p50_gbs")
     if not timed:
         return ()
-    labels = unique_labels((row["label"] for row in timed), LABEL_CHARACTERS)
     lowest = min(row["busbw_p10_gbs"] for row in timed)
     log_axis = lowest > 0 and max(row["busbw_p90_gbs"] for row in timed) / lowest > LOG_AXIS_RATIO
 
-    def draw(canvas: "Figure") -> None:
-        axes = canvas.subplots()
+    def draw(axes: Axes) -> None:
         for position, row in enumerate(timed):
             colour = colour_of(row["coll_type"])
             axes.hlines(position, row["busbw_p10_gbs"], row["busbw_p90_gbs"], color=colour, linewidth=5, alpha=0.55)
@@ -111,9 +74,10 @@ def kernel_ranges(kernels: pa.Table) -> tuple[FigureView, ...]:
             if row["transfer_busbw_p50_gbs"] is not None:
                 axes.plot(row["transfer_busbw_p50_gbs"], position, color=INK, marker="|", markersize=11)
         notes = [
-            f"{gbs(row['busbw_p10_gbs'])} / {gbs(row['busbw_p50_gbs'])} / {gbs(row['busbw_p90_gbs'])}" for row in timed
+            f"{number(row['busbw_p10_gbs'])} / {number(row['busbw_p50_gbs'])} / {number(row['busbw_p90_gbs'])}"
+            for row in timed
         ]
-        title_rows(axes, labels, notes)
+        title_rows(axes, [row["label"] for row in timed], notes)
         number_axis(axes, "x", log_axis)
         if not log_axis:
             axes.set_xlim(left=0)
@@ -123,12 +87,12 @@ def kernel_ranges(kernels: pa.Table) -> tuple[FigureView, ...]:
     fastest = max(timed, key=lambda row: row["busbw_p50_gbs"])
     slowest = min(timed, key=lambda row: row["busbw_p50_gbs"])
     reading = (
-        f"Medians reach from {gbs(slowest['busbw_p50_gbs'])} GB/s ({shorten(slowest['label'], 40)}) to "
-        f"{gbs(fastest['busbw_p50_gbs'])} GB/s ({shorten(fastest['label'], 40)})."
+        f"Medians reach from {number(slowest['busbw_p50_gbs'])} GB/s ({shorten(slowest['label'], 40)}) to "
+        f"{number(fastest['busbw_p50_gbs'])} GB/s ({shorten(fastest['label'], 40)})."
     )
     return (
         FigureView(
-            render("kernel-ranges", 0.6 + 0.36 * len(timed), draw, reading),
+            chart("kernel-ranges", 0.6 + 0.36 * len(timed), draw, reading),
             "Waiting included. The numbers are p10 / p50 / p90"
             f" over {count(sum(row['records'] for row in timed))} records."
             + (" Logarithmic axis." if log_axis else ""),
@@ -139,43 +103,28 @@ def kernel_ranges(kernels: pa.Table) -> tuple[FigureView, ...]:
                 *type_legend(row["coll_type"] for row in timed),
                 LegendEntry("median of the last rank to arrive", INK, "line"),
             ),
-            source="hot_kernels",
         ),
     )
 
 
 def kernels_section(_content: RunContent, table: pa.Table) -> SectionView:
     """The share of the bytes of each hot kernel, its bandwidth and time, and a table."""
-    data = kernel_bars(table)
-    rows = first_rows(table, SHOWN_ROWS, ("rank_by_bytes", "ascending"))
-    payload = (
-        Spec("Rank", "rank_by_bytes", count, numeric=True),
-        Spec("Kernel", "label"),
-        Spec("Records", "records", count, numeric=True),
-        Spec("Observed payload", "payload_bytes", size, numeric=True),
-        Spec("Share", "share_of_payload", percent, numeric=True),
-        Spec("Cumulative", "cumulative_share_of_payload", percent, numeric=True),
-        Spec("Share of rank time", "share_of_rank_time", percent, numeric=True),
-        Spec("Capture rate", "capture_rate", percent, numeric=True),
-        Spec("Hosts", "hosts", count, numeric=True),
+    kernels = hottest(table, MAX_KERNELS, "share_of_payload")
+    rows = first_rows(table, SHOWN_ROWS, "rank_by_bytes")
+    payload = columns_of(
+        "rank_by_bytes label records payload_bytes share_of_payload cumulative_share_of_payload"
+        " share_of_rank_time capture_rate hosts",
+        share_of_payload="Share",
     )
     # A table of all columns would be wider than most screens.
-    times = (
-        Spec("Rank", "rank_by_bytes", count, numeric=True),
-        Spec("Kernel", "label"),
-        Spec("Bandwidth p10, GB/s", "busbw_p10_gbs", gbs, numeric=True),
-        Spec("p50", "busbw_p50_gbs", gbs, numeric=True),
-        Spec("p90", "busbw_p90_gbs", gbs, numeric=True),
-        Spec("Transfer p50, GB/s", "transfer_busbw_p50_gbs", gbs, numeric=True),
-        Spec("Variation (CV)", "busbw_cv", number, numeric=True),
-        Spec("Time p50", "exec_time_p50_us", duration, numeric=True),
-        Spec("Time p99", "exec_time_p99_us", duration, numeric=True),
-        Spec("Time waited", "wait_us", duration, numeric=True),
+    times = columns_of(
+        "rank_by_bytes label busbw_p10_gbs busbw_p50_gbs busbw_p90_gbs transfer_busbw_p50_gbs busbw_cv"
+        " exec_time_p50_us exec_time_p99_us wait_us",
+        busbw_cv="Variation (CV)",
     )
     drawn: tuple[FigureView, ...] = ()
-    if data.kernels:
-        last = data.kernels[-1]
-        shown, total = len(data.kernels), data.total
+    if kernels:
+        shown, total = len(kernels), table.num_rows
         which = (
             f"The {shown} hottest of {count(total)} kernels carry"
             if shown < total
@@ -183,16 +132,15 @@ def kernels_section(_content: RunContent, table: pa.Table) -> SectionView:
         )
         drawn = (
             FigureView(
-                draw_kernels(data),
+                draw_kernels(table),
                 "Bars: share of the payload of the whole run; line: cumulative share.",
                 anchor="figure-kernels",
                 title="Share of the bytes",
-                reading=f"{which} {percent(last.cumulative)} of the observed payload.",
+                reading=f"{which} {percent(kernels[-1]['cumulative_share_of_payload'])} of the observed payload.",
                 legend=(
-                    *type_legend(kernel.coll_type for kernel in data.kernels),
+                    *type_legend(row["coll_type"] for row in kernels),
                     LegendEntry("cumulative share", INK, "line"),
                 ),
-                source="hot_kernels",
             ),
             *kernel_ranges(table),
         )

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,22 +10,20 @@ import pyarrow.compute as pc
 from nixt_pipeline.quantities import count, percent, utc
 from nixt_pipeline.reporting.canvas import (
     SHORT_LABEL_CHARACTERS,
+    Axes,
+    chart,
     mark_moments,
     name_rows,
     number_axis,
-    render,
     share_map,
     time_unit,
 )
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import share_legend
-from nixt_pipeline.reporting.palette import ALERT_COLOUR
-from nixt_pipeline.reporting.rows import first_launches, first_rows, matching, not_drawn
-from nixt_pipeline.reporting.text import sentence, unique_labels
-from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from nixt_pipeline.reporting.rows import first_rows, matching
+from nixt_pipeline.reporting.sections.launches import launch_section
+from nixt_pipeline.reporting.text import unique_labels
+from nixt_pipeline.reporting.views import FigureView, SectionView
 
 MAX_HOSTS = 32
 # With more hosts than this, one of them holds up a small part of the job only: the limits of the colours are a tenth.
@@ -61,7 +58,7 @@ def _map(launch: pa.Table, limit: int) -> LatenessMap:
     start, last = (bound(launch["bin_start_us"]).as_py() for bound in (pc.min, pc.max))
     bins = range(start, last + 1, width)
     caused = launch.group_by("hostname").aggregate([("caused_wait_us", "sum")])
-    most = first_rows(caused, limit, ("caused_wait_us_sum", "descending"), ("hostname", "ascending"))
+    most = first_rows(caused, limit, "-caused_wait_us_sum", "hostname")
     hosts = [row["hostname"] for row in most]
     by_host: dict[str, dict[int, float | None]] = defaultdict(dict)
     for row in launch.filter(pc.is_in(launch["hostname"], value_set=pa.array(hosts))).to_pylist():
@@ -72,29 +69,19 @@ def _map(launch: pa.Table, limit: int) -> LatenessMap:
 
 def lateness_section(content: RunContent, table: pa.Table) -> SectionView:
     """A map for each launch."""
-    onsets = content.onsets_us()
-    earliest, launches = first_launches(table)
-    drawn = []
-    for position, data in enumerate(lateness_maps(earliest), start=1):
-        which = f"Launch {position} of {count(launches)}: " if launches > 1 else ""
-        cut = f" The {len(data.hosts)} of {count(data.total)} hosts with most." if data.total > len(data.hosts) else ""
-        drawn.append(
-            FigureView(
-                draw_lateness(data, f"lateness-{position}", onsets),
-                sentence(f"{which}from {utc(data.start_us)}.")
-                + " Colour: rank-time that others waited for the host, as a share of "
-                f"all rank-time in large collectives across hosts.{cut}",
-                anchor=f"figure-lateness-{position}",
-                title=sentence(f"{which}whom the others waited for"),
-                reading=_reading(data),
-                legend=(
-                    *share_legend(data.scale),
-                    *((LegendEntry("onset of a finding", ALERT_COLOUR, "dashes"),) if onsets else ()),
-                ),
-                source="host_lateness",
-            )
-        )
-    return SectionView("", "", notes=not_drawn(launches), figures=tuple(drawn))
+    return launch_section(content, table, "lateness", lateness_maps, _view)
+
+
+def _view(data: LatenessMap, name: str, onsets_us: Sequence[int]) -> FigureView:
+    cut = f" The {len(data.hosts)} of {count(data.total)} hosts with most." if data.total > len(data.hosts) else ""
+    return FigureView(
+        draw_lateness(data, name, onsets_us),
+        f"from {utc(data.start_us)}. Colour: rank-time that others waited for the host, as a share of all rank-time in "
+        f"large collectives across hosts.{cut}",
+        title="whom the others waited for",
+        reading=_reading(data),
+        legend=share_legend(data.scale),
+    )
 
 
 def _reading(data: LatenessMap) -> str:
@@ -117,8 +104,7 @@ def draw_lateness(data: LatenessMap, name: str, onsets_us: Sequence[int] = ()) -
     width = bins * data.width_us / 1e6 / scale
     moments = [(onset - data.start_us) / 1e6 / scale for onset in onsets_us]
 
-    def draw(figure: "Figure") -> None:
-        axes = figure.subplots()
+    def draw(axes: Axes) -> None:
         share_map(axes, data.shares, width, scale=data.scale)
         mark_moments(axes, [moment for moment in moments if 0 <= moment <= width])
         name_rows(axes, unique_labels(data.hosts, SHORT_LABEL_CHARACTERS))
@@ -126,6 +112,5 @@ def draw_lateness(data: LatenessMap, name: str, onsets_us: Sequence[int] = ()) -
         number_axis(axes, "x")
         axes.set_xlabel(f"{unit} since the start")
 
-    return render(
-        name, 0.75 + 0.16 * len(data.hosts), draw, f"{len(data.hosts)} hosts over {bins} bins. {_reading(data)}"
-    )
+    alt = f"{len(data.hosts)} hosts over {bins} bins. {_reading(data)}"
+    return chart(name, 0.75 + 0.16 * len(data.hosts), draw, alt)

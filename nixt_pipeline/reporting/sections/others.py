@@ -4,11 +4,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nixt_pipeline.inert import shorten
-from nixt_pipeline.quantities import count, duration, gbs
+from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.rows import SHOWN_ROWS, Order, first_rows
+from nixt_pipeline.reporting.rows import SHOWN_ROWS, first_rows
 from nixt_pipeline.reporting.text import plain
-from nixt_pipeline.reporting.views import SectionView, Spec, table_view
+from nixt_pipeline.reporting.views import SectionView, table_view
 
 
 def others_section(_content: RunContent, table: pa.Table) -> SectionView:
@@ -23,24 +23,9 @@ def others_section(_content: RunContent, table: pa.Table) -> SectionView:
         for row in sorted(distinct.filter(is_single).to_pylist(), key=lambda row: row["attribute"])
     ]
     several = table.filter(pc.invert(pc.is_in(table["attribute"], value_set=single)))
-    order: tuple[Order, ...] = (
-        ("attribute", "ascending"),
-        ("coll", "ascending"),
-        ("coll_type", "ascending"),
-        ("records", "descending"),
-        ("value", "ascending"),
-    )
-    rows = first_rows(several, SHOWN_ROWS, *order)
-    columns = (
-        Spec("Attribute", "attribute"),
-        Spec("Value", "value"),
-        Spec("Function", "coll"),
-        Spec("Placement", "coll_type"),
-        Spec("Records", "records", count, numeric=True),
-        Spec("Bandwidth p25, GB/s", "busbw_p25_gbs", gbs, numeric=True),
-        Spec("p50", "busbw_p50_gbs", gbs, numeric=True),
-        Spec("p75", "busbw_p75_gbs", gbs, numeric=True),
-        Spec("Time p50", "exec_time_p50_us", duration, numeric=True),
+    rows = first_rows(several, SHOWN_ROWS, "attribute", "coll", "coll_type", "-records", "value")
+    columns = columns_of(
+        "attribute value coll coll_type records busbw_p25_gbs busbw_p50_gbs busbw_p75_gbs exec_time_p50_us"
     )
     notes = (f"The same in every record, so nothing to compare: {'; '.join(same)}.",) if same else ()
     table_of = table_view("Bandwidth by attribute", rows, columns, total=several.num_rows, source="other_correlation")

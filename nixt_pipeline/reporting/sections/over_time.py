@@ -1,26 +1,23 @@
 """Bandwidth over time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nixt_pipeline.inert import shorten
-from nixt_pipeline.quantities import count, duration, number, percent, utc
-from nixt_pipeline.reporting.canvas import gaps, head, mark_moments, nothing, number_axis, render, time_unit
+from nixt_pipeline.quantities import duration, number, percent, utc
+from nixt_pipeline.reporting.canvas import Axes, chart, gaps, mark_moments, nothing, number_axis, time_unit
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import message_sizes, type_legend, type_order
-from nixt_pipeline.reporting.palette import ALERT_COLOUR, INK, colour_of
-from nixt_pipeline.reporting.rows import Row, first_launches, first_rows, matching, most_recorded, not_drawn
-from nixt_pipeline.reporting.text import plain, sentence
+from nixt_pipeline.reporting.palette import INK, colour_of
+from nixt_pipeline.reporting.rows import Row, first_rows, matching, most_recorded
+from nixt_pipeline.reporting.sections.launches import launch_section
+from nixt_pipeline.reporting.text import plain
 from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MAX_TIME_PANELS = 8
 # A function that runs once per step leaves every other bin empty; a longer silence shows as a gap.
@@ -73,7 +70,7 @@ def _time_figure(launch: pa.Table, limit: int) -> TimeFigure:
 
 def _series(launch: pa.Table, coll: str, coll_type: str | None) -> list[Row]:
     bins = matching(launch, {"coll": coll, "coll_type": coll_type})
-    return first_rows(bins, bins.num_rows, ("bin_start_us", "ascending"))
+    return first_rows(bins, bins.num_rows, "bin_start_us")
 
 
 def _time_panel(coll: str, coll_type: str | None, rows: list[Row], start_us: int) -> TimePanel:
@@ -101,8 +98,7 @@ def draw_time(data: TimeFigure, name: str, onsets_us: Sequence[int] = ()) -> str
     moments = [(onset - data.start_us) / 1e6 / scale for onset in onsets_us if data.start_us <= onset <= data.end_us]
 
     def panel_of(panel: TimePanel, position: int) -> str:
-        def draw(figure: "Figure") -> None:
-            axes = figure.subplots()
+        def draw(axes: Axes) -> None:
             at, colour = [second / scale for second in panel.seconds], colour_of(panel.coll_type)
             axes.fill_between(at, gaps(panel.p25), gaps(panel.p75), color=colour, alpha=0.3, linewidth=0)
             axes.plot(at, gaps(panel.p50), color=colour, linewidth=1.5)
@@ -112,7 +108,6 @@ def draw_time(data: TimeFigure, name: str, onsets_us: Sequence[int] = ()) -> str
             dots = [gaps(panel.p50)[index] for index in alone]
             axes.plot([at[index] for index in alone], dots, color=colour, linewidth=0, marker=".")
             mark_moments(axes, moments)
-            head(figure, f"{shorten(panel.coll, 20)} {panel.coll_type or ''}")
             drawn = [value for value in (*panel.p50, *panel.p75, *panel.transfer) if value is not None]
             axes.set_ylim(0, max(drawn, default=1.0) * 1.08 or 1.0)
             axes.set_xlim(0, (data.end_us - data.start_us) / 1e6 / scale)
@@ -124,9 +119,9 @@ def draw_time(data: TimeFigure, name: str, onsets_us: Sequence[int] = ()) -> str
 
         medians = [value for value in panel.p50 if value is not None]
         spread = f"medians from {number(min(medians))} to {number(max(medians))} GB/s" if medians else "no bandwidth"
-        return render(
-            f"{name}-{position}", 1.9, draw, f"{shorten(panel.coll, 24)} {panel.coll_type} over time: {spread}"
-        )
+        alt = f"{shorten(panel.coll, 24)} {panel.coll_type} over time: {spread}"
+        title = f"{shorten(panel.coll, 20)} {panel.coll_type or ''}"
+        return chart(f"{name}-{position}", 1.9, draw, alt, title)
 
     return "".join(panel_of(panel, position) for position, panel in enumerate(data.panels, start=1)) or nothing(name)
 
@@ -143,29 +138,22 @@ _STEADY_SHARE = 0.9
 
 def over_time_section(content: RunContent, table: pa.Table) -> SectionView:
     """A figure for each of the first launches, with the onsets of findings."""
-    earliest, launches = first_launches(table)
-    onsets = content.onsets_us()
-    drawn = []
-    for position, launch in enumerate(time_figures(earliest), start=1):
-        which = f"Launch {position} of {count(launches)}: " if launches > 1 else ""
-        marked = (LegendEntry("onset of a finding", ALERT_COLOUR, "dashes"),) if onsets else ()
-        lines = "Line: median; band: p25 to p75; dashes: median of the last rank to arrive. Scales differ by panel."
-        drawn.append(
-            FigureView(
-                draw_time(launch, f"time-{position}", onsets),
-                f"{which}{utc(launch.start_us)} to {utc(launch.end_us)}. {lines}",
-                anchor=f"figure-time-{position}",
-                title=sentence(f"{which}bandwidth over time"),
-                reading=_steadiness(launch),
-                legend=(
-                    *type_legend(panel.coll_type for panel in launch.panels),
-                    LegendEntry("median of the last rank to arrive", INK, "dashes"),
-                    *marked,
-                ),
-                source="temporal_correlation",
-            )
-        )
-    return SectionView("", "", notes=(message_sizes(table), *not_drawn(launches)), figures=tuple(drawn))
+    section = launch_section(content, table, "time", time_figures, _view)
+    return replace(section, notes=(message_sizes(table), *section.notes))
+
+
+def _view(launch: TimeFigure, name: str, onsets_us: Sequence[int]) -> FigureView:
+    lines = "Line: median; band: p25 to p75; dashes: median of the last rank to arrive. Scales differ by panel."
+    return FigureView(
+        draw_time(launch, name, onsets_us),
+        f"{utc(launch.start_us)} to {utc(launch.end_us)}. {lines}",
+        title="bandwidth over time",
+        reading=_steadiness(launch),
+        legend=(
+            *type_legend(panel.coll_type for panel in launch.panels),
+            LegendEntry("median of the last rank to arrive", INK, "dashes"),
+        ),
+    )
 
 
 def _steadiness(launch: TimeFigure) -> str:

@@ -3,22 +3,19 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from nixt_pipeline.inert import shorten
-from nixt_pipeline.quantities import count, duration, gbs, percent, size
-from nixt_pipeline.reporting.canvas import LABEL_CHARACTERS, nothing, percent_axis, render, title_rows
+from nixt_pipeline.quantities import percent, size
+from nixt_pipeline.reporting.canvas import LABEL_CHARACTERS, Axes, chart, nothing, percent_axis, title_rows
+from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import type_legend, type_order
 from nixt_pipeline.reporting.palette import colour_of
-from nixt_pipeline.reporting.rows import SHOWN_ROWS, Order, first_rows
+from nixt_pipeline.reporting.rows import SHOWN_ROWS, first_rows
 from nixt_pipeline.reporting.text import plain
-from nixt_pipeline.reporting.views import FigureView, SectionView, Spec, table_view
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from nixt_pipeline.reporting.views import FigureView, SectionView, table_view
 
 MAX_FUNCTIONS = 24
 
@@ -72,8 +69,7 @@ def draw_payload(data: PayloadBars) -> str:
     names = [shorten(coll, LABEL_CHARACTERS) for coll, _ in data.bars]
     totals = [sum(segment.payload_bytes for segment in segments) for _, segments in data.bars]
 
-    def draw(figure: "Figure") -> None:
-        axes = figure.subplots()
+    def draw(axes: Axes) -> None:
         for position, (_, segments) in enumerate(data.bars):
             left = 0.0
             for segment in segments:
@@ -85,31 +81,18 @@ def draw_payload(data: PayloadBars) -> str:
         axes.set_xlabel("share of the observed payload")
 
     shares = (f"{name} {percent(total / data.total_bytes)}" for name, total in zip(names, totals, strict=True))
-    return render("payload", 0.6 + 0.36 * len(data.bars), draw, "Share of the observed payload: " + ", ".join(shares))
+    return chart("payload", 0.6 + 0.36 * len(data.bars), draw, "Share of the observed payload: " + ", ".join(shares))
 
 
 def payload_section(_content: RunContent, table: pa.Table) -> SectionView:
     """Bytes by function and placement."""
     data = payload_bars(table)
-    order: tuple[Order, ...] = (
-        ("payload_bytes", "descending"),
-        ("kind", "ascending"),
-        ("coll", "ascending"),
-        ("coll_type", "ascending"),
-    )
-    rows = first_rows(table, SHOWN_ROWS, *order)
-    columns = (
-        Spec("Function", "coll"),
-        Spec("Placement", "coll_type"),
-        Spec("Kind", "kind"),
-        Spec("Records", "records", count, numeric=True),
-        Spec("Collectives", "collectives", count, numeric=True),
-        Spec("Observed payload", "payload_bytes", size, numeric=True),
-        Spec("Share of payload", "share_of_payload", percent, numeric=True),
-        Spec("Share of records", "share_of_records", percent, numeric=True),
-        Spec("Median time", "exec_time_p50_us", duration, numeric=True),
-        Spec("Median bandwidth, GB/s", "busbw_p50_gbs", gbs, numeric=True),
-        Spec("Unusable times", "unusable_times", count, numeric=True),
+    rows = first_rows(table, SHOWN_ROWS, "-payload_bytes", "kind", "coll", "coll_type")
+    columns = columns_of(
+        "coll coll_type kind records collectives payload_bytes share_of_payload share_of_records"
+        " exec_time_p50_us busbw_p50_gbs unusable_times",
+        exec_time_p50_us="Median time",
+        busbw_p50_gbs="Median bandwidth, GB/s",
     )
     drawn: tuple[FigureView, ...] = ()
     if data.total_bytes:
@@ -128,7 +111,6 @@ def payload_section(_content: RunContent, table: pa.Table) -> SectionView:
                 title="Bytes by function and placement",
                 reading=reading,
                 legend=type_legend(segment.coll_type for _, segments in data.bars for segment in segments),
-                source="summary_histogram",
             ),
         )
     notes = ("Payload is summed over the records of all ranks: what was observed, and at most what the job sent.",)

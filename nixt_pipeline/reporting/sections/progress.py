@@ -8,8 +8,9 @@ import pyarrow as pa
 from nixt_pipeline.quantities import count, duration
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import WAIT_AND_TRANSFER
-from nixt_pipeline.reporting.rows import Row, first_launches, not_drawn
-from nixt_pipeline.reporting.sections.waiting import Axis, Band, KernelWaiting, draw_kernel
+from nixt_pipeline.reporting.rows import Row
+from nixt_pipeline.reporting.sections.launches import first_launches, not_drawn, prefixes
+from nixt_pipeline.reporting.sections.waiting import Axis, KernelWaiting, band, draw_kernel
 from nixt_pipeline.reporting.views import FigureView, SectionView
 
 
@@ -27,10 +28,8 @@ def progress_of(table: pa.Table) -> tuple[Progress, ...]:
     kernels: dict[tuple[int, int], list[Row]] = defaultdict(list)
     for row in table.to_pylist():
         kernels[row["incarnation"], row["rank_by_bytes"]].append(row)
-    several = len({launch for launch, _ in kernels}) > 1
-    return tuple(
-        _progress(f"launch {launch}: " if several else "", rows) for (launch, _), rows in sorted(kernels.items())
-    )
+    prefix = prefixes(launch for launch, _ in kernels)
+    return tuple(_progress(prefix[launch], rows) for (launch, _), rows in sorted(kernels.items()))
 
 
 def _progress(prefix: str, rows: list[Row]) -> Progress:
@@ -40,21 +39,10 @@ def _progress(prefix: str, rows: list[Row]) -> Progress:
     by_stretch = {row["stretch"]: row for row in rows}
     kernel = KernelWaiting(
         prefix + rows[0]["label"],
-        _band(by_stretch, stretches, "transfer_time"),
-        _band(by_stretch, stretches, "wait"),
+        band(by_stretch, range(stretches), "transfer_time"),
+        band(by_stretch, range(stretches), "wait"),
     )
     return Progress(kernel, tuple(first + position * width for position in range(stretches + 1)))
-
-
-def _band(by_stretch: dict[int, Row], stretches: int, name: str) -> Band:
-    low, middle, high = (
-        tuple(
-            by_stretch[number][f"{name}_p{quantile}_us"] if number in by_stretch else None
-            for number in range(stretches)
-        )
-        for quantile in (25, 50, 75)
-    )
-    return low, middle, high
 
 
 def progress_section(_content: RunContent, table: pa.Table) -> SectionView:
@@ -70,7 +58,6 @@ def progress_section(_content: RunContent, table: pa.Table) -> SectionView:
         title="Waiting and transfer by sequence number",
         reading=_reading(data),
         legend=WAIT_AND_TRANSFER,
-        source="waiting_by_progress",
     )
     return SectionView("", "", notes=not_drawn(launches), figures=(figure,))
 

@@ -5,13 +5,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nixt_pipeline.inert import shorten
-from nixt_pipeline.quantities import count, percent, size
+from nixt_pipeline.quantities import count
+from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.rows import SHOWN_ROWS
-from nixt_pipeline.reporting.views import Fact, SectionView, Spec, TableView, table_view
+from nixt_pipeline.reporting.views import Fact, SectionView, TableView, table_view
 
-SAMPLE_CHARACTERS = 160
 BYTE_OUTCOMES = ("stored", "duplicate", "rejected", "foreign", "blank")
 
 
@@ -28,13 +27,7 @@ def quality_section(content: RunContent) -> SectionView:
     tables = [_files_table(content), _bytes_table(content), _timing_table(content)]
     problems = _problems(content)
     if problems is not None and problems.num_rows:
-        columns = (
-            Spec("File", "path"),
-            Spec("Status", "status"),
-            Spec("Problem", "problem"),
-            Spec("Size", "size_bytes", size, numeric=True),
-            Spec("Records", "records", count, numeric=True),
-        )
+        columns = columns_of("path status problem size_bytes records")
         rows = [
             {**row, "records": row["records_collective"] + row["records_p2p"]}
             for row in problems.slice(0, SHOWN_ROWS).to_pylist()
@@ -60,7 +53,7 @@ def _problems(content: RunContent) -> pa.Table | None:
 
 def _files_table(content: RunContent) -> TableView:
     rows = [{"status": status, "files": files} for status, files in content.manifest.files.items()]
-    return table_view("Files by status", rows, (Spec("Status", "status"), Spec("Files", "files", count, numeric=True)))
+    return table_view("Files by status", rows, columns_of("status files"))
 
 
 def _bytes_table(content: RunContent) -> TableView:
@@ -77,21 +70,12 @@ def _bytes_table(content: RunContent) -> TableView:
     )
     for row in rows:
         row["share"] = row["bytes"] / read if read else None
-    columns = (
-        Spec("Outcome", "outcome"),
-        Spec("Bytes", "bytes", count, numeric=True),
-        Spec("Share", "share", percent, numeric=True),
-    )
+    columns = columns_of("outcome bytes share")
     return table_view("Where the bytes went", rows, columns)
 
 
 def _timing_table(content: RunContent) -> TableView:
-    columns = (
-        Spec("Kind", "kind"),
-        Spec("Timing source", "coll_timing_source"),
-        Spec("Records", "records", count, numeric=True),
-        Spec("Without usable time", "unusable_times", count, numeric=True),
-    )
+    columns = columns_of("kind coll_timing_source records unusable_times", unusable_times="Without usable time")
     return table_view("How times were measured", content.rows("timing"), columns, SHOWN_ROWS, source="timing")
 
 
@@ -100,21 +84,8 @@ def _reject_tables(content: RunContent) -> list[TableView]:
     reasons = content.rows("reject_reasons")
     if not reasons:
         return []
-    by_reason = (
-        Spec("Outcome", "outcome"),
-        Spec("Reason", "reason"),
-        Spec("Lines", "lines", count, numeric=True),
-        Spec("Bytes", "bytes", count, numeric=True),
-        Spec("Files", "files", count, numeric=True),
-    )
-    by_line = (
-        Spec("File", "path"),
-        Spec("Line", "line", count, numeric=True),
-        Spec("Byte offset", "byte_offset", count, numeric=True),
-        Spec("Outcome", "outcome"),
-        Spec("Reason", "reason"),
-        Spec("Sample", "sample", lambda sample: shorten(sample, SAMPLE_CHARACTERS)),
-    )
+    by_reason = columns_of("outcome reason lines bytes files")
+    by_line = columns_of("path line byte_offset outcome reason sample")
     total = sum(row["lines"] for row in reasons)
     return [
         table_view("Rejected and foreign lines by reason", reasons, by_reason, SHOWN_ROWS, source="reject_reasons"),

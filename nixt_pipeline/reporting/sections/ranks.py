@@ -1,7 +1,6 @@
 """Which rank of a communicator waits: maps of communicators and ranks, and the ranges of the most uneven one."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,21 +10,20 @@ from nixt_pipeline.quantities import count, duration, percent
 from nixt_pipeline.reporting.canvas import (
     LABEL_CHARACTERS,
     SHORT_LABEL_CHARACTERS,
+    Axes,
+    chart,
     duration_axis,
-    head,
     name_rows,
-    render,
     share_map,
 )
+from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import share_legend, type_legend
 from nixt_pipeline.reporting.palette import colour_of
-from nixt_pipeline.reporting.rows import SHOWN_ROWS, Row, as_floats, first_launches, first_rows, matching, not_drawn
+from nixt_pipeline.reporting.rows import SHOWN_ROWS, Row, as_floats, first_rows, labelled, matching
+from nixt_pipeline.reporting.sections.launches import first_launches, not_drawn, prefixes
 from nixt_pipeline.reporting.text import plain, unique_labels
-from nixt_pipeline.reporting.views import FigureView, SectionView, Spec, table_view
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from nixt_pipeline.reporting.views import FigureView, SectionView, table_view
 
 MAX_COMMUNICATORS = 24
 MAX_RANK_COLUMNS = 64
@@ -33,22 +31,10 @@ MAX_RANGES = 16
 
 
 @dataclass(frozen=True)
-class RankRange:
-    """Execution times of one rank in microseconds; `label` is the process behind it."""
-
-    label: str
-    low: float
-    p25: float
-    p50: float
-    p75: float
-    high: float
-
-
-@dataclass(frozen=True)
 class RankMap:
     """One kernel: `shares[communicator][column]` is the share of a rank's time that is waiting. The most uneven
-    communicators of `total`, and the ranges of the first of them. A column is `ranks_per_column` ranks, the largest
-    share of them."""
+    communicators of `total`; `ranges` are the rows of `rank_times` of the first of them, labelled by process. A column
+    is `ranks_per_column` ranks, the largest share of them."""
 
     label: str
     coll_type: str | None
@@ -57,7 +43,7 @@ class RankMap:
     total: int
     n_ranks: int
     ranks_per_column: int
-    ranges: tuple[RankRange, ...]
+    ranges: tuple[Row, ...]
 
 
 def _with_shares(table: pa.Table) -> pa.Table:
@@ -72,9 +58,9 @@ def rank_maps(table: pa.Table, limit: int = MAX_COMMUNICATORS) -> tuple[RankMap,
     """A map for each launch and kernel of `rank_times`."""
     shares = _with_shares(table)
     kernels = shares.group_by(["incarnation", "rank_by_bytes"]).aggregate([]).to_pylist()
-    several = len({kernel["incarnation"] for kernel in kernels}) > 1
+    prefix = prefixes(kernel["incarnation"] for kernel in kernels)
     return tuple(
-        _map(f"launch {kernel['incarnation']}: " if several else "", matching(shares, kernel), limit)
+        _map(prefix[kernel["incarnation"]], matching(shares, kernel), limit)
         for kernel in sorted(kernels, key=lambda kernel: (kernel["incarnation"], kernel["rank_by_bytes"]))
     )
 
@@ -82,7 +68,7 @@ def rank_maps(table: pa.Table, limit: int = MAX_COMMUNICATORS) -> tuple[RankMap,
 def _map(prefix: str, kernel: pa.Table, limit: int) -> RankMap:
     worst = kernel.group_by(["comm_name", "id"]).aggregate([("share", "max")])
     worst = worst.append_column("worst", pc.fill_null(worst["share_max"], 0.0))
-    uneven = first_rows(worst, limit, ("worst", "descending"), ("comm_name", "ascending"), ("id", "ascending"))
+    uneven = first_rows(worst, limit, "-worst", "comm_name", "id")
     shown = [matching(kernel, {name: row[name] for name in ("comm_name", "id")}).to_pylist() for row in uneven]
     first = shown[0][0]
     n_ranks = first["n_ranks"]
@@ -110,21 +96,20 @@ def _shares(rows: list[Row], n_ranks: int, per_column: int) -> tuple[float | Non
     return tuple(columns)
 
 
-def _ranges(rows: list[Row]) -> tuple[RankRange, ...]:
+def _ranges(rows: list[Row]) -> tuple[Row, ...]:
     timed = sorted(
         (row for row in rows if row["exec_time_p50_us"] is not None), key=lambda row: row["exec_time_p50_us"]
     )
     half = MAX_RANGES // 2
     shown = timed if len(timed) <= MAX_RANGES else timed[:half] + timed[-half:]
-    labels = unique_labels((plain(row["process"]) for row in shown), SHORT_LABEL_CHARACTERS)
-    names = ("exec_time_min_us", "exec_time_p25_us", "exec_time_p50_us", "exec_time_p75_us", "exec_time_max_us")
-    return tuple(RankRange(label, *(row[name] for name in names)) for label, row in zip(labels, shown, strict=True))
+    named = [{**row, "process": plain(row["process"])} for row in shown]
+    return tuple(labelled(named, SHORT_LABEL_CHARACTERS, "process"))
 
 
 def ranks_section(_content: RunContent, table: pa.Table) -> SectionView:
     """Maps of all kernels, ranges of the most uneven communicator of each, and who is waited for."""
     earliest, launches = first_launches(table)
-    rows = first_rows(_with_shares(table), SHOWN_ROWS, ("share", "descending"))
+    rows = first_rows(_with_shares(table), SHOWN_ROWS, "-share")
     maps = rank_maps(earliest)
     cut = max(maps, key=lambda data: data.total)
     note = (
@@ -143,7 +128,6 @@ def ranks_section(_content: RunContent, table: pa.Table) -> SectionView:
             title="Waiting by communicator and rank",
             reading=_reading(rows[0]),
             legend=share_legend(),
-            source="rank_times",
         ),
         FigureView(
             "".join(draw_ranges(data, f"rank-range-{position}") for position, data in enumerate(maps, start=1)),
@@ -152,18 +136,9 @@ def ranks_section(_content: RunContent, table: pa.Table) -> SectionView:
             anchor="figure-rank-ranges",
             title="Times of the ranks of the most uneven communicator of each kernel",
             legend=type_legend(data.coll_type for data in maps),
-            source="rank_times",
         ),
     )
-    columns = (
-        Spec("Kernel", "label"),
-        Spec("Communicator", "communicator"),
-        Spec("Rank", "rank", count, numeric=True),
-        Spec("Process", "process"),
-        Spec("Records", "records", count, numeric=True),
-        Spec("Mean time", "exec_time_mean_us", duration, numeric=True),
-        Spec("Above the lowest of its communicator", "above_lowest_us", duration, numeric=True),
-    )
+    columns = columns_of("label communicator rank process records exec_time_mean_us above_lowest_us")
     shown = [{**row, "communicator": row["comm_name"] or row["id"]} for row in rows]
     tables = (table_view("Ranks that wait most", shown, columns, total=table.num_rows, source="rank_times"),)
     return SectionView("", "", notes=not_drawn(launches), figures=figures, tables=tables)
@@ -182,43 +157,36 @@ def _reading(worst: Row) -> str:
 def draw_map(data: RankMap, name: str) -> str:
     """Communicators as rows, ranks as columns."""
 
-    def draw(figure: "Figure") -> None:
-        axes = figure.subplots()
+    def draw(axes: Axes) -> None:
         share_map(axes, data.shares, len(data.shares[0]) * data.ranks_per_column, -0.5)
         name_rows(axes, data.communicators)
-        head(figure, data.label)
         axes.set_xticks(sorted({0, data.n_ranks // 4, data.n_ranks // 2, data.n_ranks * 3 // 4, data.n_ranks - 1}))
         axes.set_xlim(-0.5, data.n_ranks - 0.5)
         axes.set_xlabel("rank inside the communicator")
 
     worst = max((share or 0.0 for shares in data.shares for share in shares), default=0.0)
     alt = f"{data.label}: {len(data.communicators)} communicators; the most that a rank waits is {percent(worst)}"
-    return render(name, 0.9 + 0.15 * len(data.communicators), draw, alt)
+    return chart(name, 0.9 + 0.15 * len(data.communicators), draw, alt, data.label)
 
 
 def draw_ranges(data: RankMap, name: str) -> str:
     """Whiskers, boxes and medians by process, the one that is waited for at the top."""
 
-    def draw(figure: "Figure") -> None:
-        axes = figure.subplots()
+    def times(quantile: str) -> list[float]:
+        return [row[f"exec_time_{quantile}_us"] for row in data.ranges]
+
+    def draw(axes: Axes) -> None:
         colour, positions = colour_of(data.coll_type), range(len(data.ranges))
-        axes.hlines(positions, [r.low for r in data.ranges], [r.high for r in data.ranges], color=colour, linewidth=1)
-        boxes = [r.p25 for r in data.ranges], [r.p75 for r in data.ranges]
-        axes.hlines(positions, *boxes, color=colour, linewidth=6, alpha=0.55)
-        axes.plot([r.p50 for r in data.ranges], positions, color=colour, linewidth=0, marker="o", markersize=4)
-        name_rows(axes, [r.label for r in data.ranges])
-        head(figure, f"{data.communicators[0]}: {data.label}")
-        lowest, highest = (
-            min((r.low for r in data.ranges), default=1.0),
-            max((r.high for r in data.ranges), default=1.0),
-        )
-        axes.set_xlim(lowest / 1.2, highest * 1.2)
+        axes.hlines(positions, times("min"), times("max"), color=colour, linewidth=1)
+        axes.hlines(positions, times("p25"), times("p75"), color=colour, linewidth=6, alpha=0.55)
+        axes.plot(times("p50"), positions, color=colour, linewidth=0, marker="o", markersize=4)
+        name_rows(axes, [row["label"] for row in data.ranges])
+        axes.set_xlim(min(times("min"), default=1.0) / 1.2, max(times("max"), default=1.0) * 1.2)
         duration_axis(axes, "x", 10.0)
         axes.grid(True, axis="x")
         axes.set_xlabel("execution time")
 
-    alt = f"{data.communicators[0]}, {data.label}: no usable time"
-    if data.ranges:
-        ends = f"{duration(data.ranges[0].p50)} to {duration(data.ranges[-1].p50)}"
-        alt = f"{data.communicators[0]}, {data.label}: medians from {ends}"
-    return render(name, 0.9 + 0.17 * len(data.ranges), draw, alt)
+    medians = [duration(value) for value in times("p50")]
+    ends = f"medians from {medians[0]} to {medians[-1]}" if medians else "no usable time"
+    alt, title = f"{data.communicators[0]}, {data.label}: {ends}", f"{data.communicators[0]}: {data.label}"
+    return chart(name, 0.9 + 0.17 * len(data.ranges), draw, alt, title)

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from nixt_pipeline.inert import shorten
-from nixt_pipeline.quantities import NOT_AVAILABLE, count, duration, plural, utc
+from nixt_pipeline.quantities import count, plural, utc
+from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.facts import host_count, process_count, time_span
+from nixt_pipeline.reporting.facts import time_span
 from nixt_pipeline.reporting.rows import SHOWN_ROWS
 from nixt_pipeline.reporting.text import iso, plain
-from nixt_pipeline.reporting.views import Fact, SectionView, Spec, TableView, table_view
+from nixt_pipeline.reporting.views import Fact, SectionView, TableView, table_view
 
 RUN_INFO_CHARACTERS = 200
 _RELEASE = re.compile(r"v?(2\.\d{2}\.\d{1,2})(?!\d)")
@@ -20,16 +21,15 @@ _RELEASE = re.compile(r"v?(2\.\d{2}\.\d{1,2})(?!\d)")
 def facts_section(content: RunContent) -> SectionView:
     """Run id, place, time, size, writers and what `run.json` says."""
     manifest = content.manifest
-    first, last = time_span(content)
-    processes = process_count(content)
+    first, last, span = time_span(content)
     facts = [
         Fact("Run", plain(manifest.run)),
         Fact("Source directory", plain(manifest.source_dir)),
         Fact("First record written", utc(first)),
         Fact("Last record written", utc(last)),
-        Fact("Span", duration(last - first) if first is not None and last is not None else NOT_AVAILABLE),
-        Fact("Processes (normally one GPU each)", count(processes)),
-        Fact("Hosts", count(host_count(content))),
+        Fact("Span", span),
+        Fact("Processes (normally one GPU each)", count(len(content.values("processes", "process")))),
+        Fact("Hosts", count(len(content.values("hosts", "hostname")))),
         Fact("Communicators", count(content.coverage.communicators)),
         Fact("Launches in this directory", count(manifest.incarnations)),
         Fact("Ingested", f"{iso(manifest.ingested_at)}, in {manifest.seconds:.3g} s"),
@@ -60,21 +60,14 @@ def nccl_hint(writer: Mapping[str, Any]) -> str:
 
 def _writers_table(content: RunContent) -> TableView:
     rows = [{**row, "nccl": nccl_hint(row)} for row in content.rows("writers")]
-    columns = (
-        Spec("Format version", "inspector_output_format_version"),
-        Spec("Plugin build", "git_rev"),
-        Spec("Attached by", "rec_mechanism"),
-        Spec("NCCL release (hint)", "nccl"),
-        Spec("Processes", "processes", count, numeric=True),
-        Spec("Records", "records", count, numeric=True),
-    )
+    columns = columns_of("inspector_output_format_version git_rev rec_mechanism nccl processes records")
     return table_view("Who wrote the records", rows, columns, SHOWN_ROWS, source="writers")
 
 
 def _run_info_table(run_info: Mapping[str, Any]) -> TableView:
-    def words(value: Any) -> str:
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
-        return shorten(text, RUN_INFO_CHARACTERS)
-
-    rows = [{"key": key, "value": value} for key, value in sorted(run_info.items())]
-    return table_view("What run.json says", rows, (Spec("Key", "key"), Spec("Value", "value", words)), SHOWN_ROWS)
+    texts = {
+        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+        for key, value in sorted(run_info.items())
+    }
+    rows = [{"key": key, "value": shorten(text, RUN_INFO_CHARACTERS)} for key, text in texts.items()]
+    return table_view("What run.json says", rows, columns_of("key value"), SHOWN_ROWS)

@@ -11,17 +11,17 @@ import pyarrow.compute as pc
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.inspector.operations import format_bytes
 from nixt_pipeline.quantities import count, percent, size
-from nixt_pipeline.reporting.canvas import name_rows, nothing, render
+from nixt_pipeline.reporting.canvas import Axes, chart, name_rows, nothing
+from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import type_legend
 from nixt_pipeline.reporting.palette import DECADE_COLOURS, INK, colour_of
-from nixt_pipeline.reporting.rows import SHOWN_ROWS, Order, first_rows
+from nixt_pipeline.reporting.rows import SHOWN_ROWS, first_rows
 from nixt_pipeline.reporting.text import plain
-from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, Spec, table_view
+from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, table_view
 
 if TYPE_CHECKING:
     import numpy as np
-    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
 MAX_SHAPES = 24
@@ -97,8 +97,7 @@ def draw_heat_map(data: HeatMap) -> str:
     if not data.cells:
         return nothing("heat-map")
 
-    def draw(figure: "Figure") -> None:
-        axes = figure.subplots()
+    def draw(axes: Axes) -> None:
         for row, column, records in data.cells:
             colour = DECADE_COLOURS[decade_of(records)]
             axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=colour, edgecolor=INK, linewidth=0.5))
@@ -115,7 +114,7 @@ def draw_heat_map(data: HeatMap) -> str:
         axes.grid(True)
 
     alt = f"{len(data.cells)} combinations of {len(data.rows)} communicator shapes and {len(data.columns)} sizes"
-    return render("heat-map", 1.2 + 0.22 * len(data.rows), draw, alt)
+    return chart("heat-map", 1.2 + 0.22 * len(data.rows), draw, alt)
 
 
 def decade_of(records: int) -> int:
@@ -132,22 +131,10 @@ def decade_label(decade: int) -> str:
 def sizes_section(_content: RunContent, table: pa.Table) -> SectionView:
     """Calls by shape of the communicator and message size."""
     data = heat_map(table)
-    order: tuple[Order, ...] = (
-        ("records", "descending"),
-        ("coll", "ascending"),
-        ("n_ranks", "ascending"),
-        ("coll_msg_size_bytes", "ascending"),
-    )
-    rows = first_rows(table, SHOWN_ROWS, *order)
-    columns = (
-        Spec("Ranks", "n_ranks", count, numeric=True),
-        Spec("NCCL nodes", "nnodes", count, numeric=True),
-        Spec("Placement", "coll_type"),
-        Spec("Function", "coll"),
-        Spec("Message size", "coll_msg_size_bytes", size, numeric=True),
-        Spec("Records", "records", count, numeric=True),
-        Spec("Collectives", "collectives", count, numeric=True),
-        Spec("Observed payload", "payload_bytes", size, numeric=True),
+    rows = first_rows(table, SHOWN_ROWS, "-records", "coll", "n_ranks", "coll_msg_size_bytes")
+    columns = columns_of(
+        "n_ranks nnodes coll_type coll coll_msg_size_bytes records collectives payload_bytes",
+        coll_msg_size_bytes="Message size",
     )
     drawn: tuple[FigureView, ...] = ()
     if data.cells:
@@ -172,7 +159,6 @@ def sizes_section(_content: RunContent, table: pa.Table) -> SectionView:
                     *(LegendEntry(decade_label(decade), DECADE_COLOURS[decade]) for decade in decades),
                     *type_legend(coll_type for _, coll_type in data.rows),
                 ),
-                source="resource_correlation",
             ),
         )
     tables = (table_view("By records", rows, columns, total=table.num_rows, source="resource_correlation"),)

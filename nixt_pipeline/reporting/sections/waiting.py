@@ -1,34 +1,30 @@
 """Waiting and transfer over time: how many GPUs did which, and how long each took in the hot kernels."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from nixt_pipeline.inert import shorten
-from nixt_pipeline.quantities import count, duration, number, percent, utc
+from nixt_pipeline.quantities import duration, number, percent, utc
 from nixt_pipeline.reporting.canvas import (
     LABEL_CHARACTERS,
+    Axes,
+    chart,
     duration_axis,
     gaps,
-    head,
     mark_moments,
     number_axis,
-    render,
     time_unit,
 )
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import WAIT_AND_TRANSFER
-from nixt_pipeline.reporting.palette import ALERT_COLOUR, TRANSFER_COLOUR, WAIT_COLOUR
-from nixt_pipeline.reporting.rows import Row, first_launches, not_drawn
-from nixt_pipeline.reporting.text import sentence
-from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from nixt_pipeline.reporting.palette import TRANSFER_COLOUR, WAIT_COLOUR
+from nixt_pipeline.reporting.rows import Row
+from nixt_pipeline.reporting.sections.launches import launch_section
+from nixt_pipeline.reporting.views import FigureView, SectionView
 
 Band = tuple[tuple[float | None, ...], tuple[float | None, ...], tuple[float | None, ...]]
 
@@ -84,7 +80,7 @@ def _launch(rows: list[Row]) -> Waiting:
             by_kernel[row["rank_by_bytes"]][row["bin_start_us"]] = row
     kernels = tuple(
         KernelWaiting(
-            next(iter(found.values()))["label"], _band(found, bins, "transfer_time"), _band(found, bins, "wait")
+            next(iter(found.values()))["label"], band(found, bins, "transfer_time"), band(found, bins, "wait")
         )
         for _, found in sorted(by_kernel.items())
     )
@@ -98,7 +94,8 @@ def _launch(rows: list[Row]) -> Waiting:
     )
 
 
-def _band(found: dict[int, Row], bins: range, name: str) -> Band:
+def band(found: Mapping[int, Row], bins: range, name: str) -> Band:
+    """p25, p50 and p75 of a time in each of the `bins`, of which `found` has those with records."""
     low, middle, high = (
         tuple(found[moment][f"{name}_p{quantile}_us"] if moment in found else None for moment in bins)
         for quantile in (25, 50, 75)
@@ -108,28 +105,18 @@ def _band(found: dict[int, Row], bins: range, name: str) -> Band:
 
 def waiting_section(content: RunContent, table: pa.Table) -> SectionView:
     """A figure for each launch: all collectives together, then each hot kernel."""
-    onsets = content.onsets_us()
-    earliest, launches = first_launches(table)
-    drawn = []
-    for position, launch in enumerate(waiting_of(earliest), start=1):
-        which = f"Launch {position} of {count(launches)}: " if launches > 1 else ""
-        drawn.append(
-            FigureView(
-                draw_waiting(launch, f"waiting-{position}", onsets),
-                sentence(f"{which}from {utc(launch.start_us)}.")
-                + " First all collectives that every rank recorded, then each hot "
-                "kernel: lines are medians, bands p25 to p75, on a logarithmic axis.",
-                anchor=f"figure-waiting-{position}",
-                title=sentence(f"{which}waiting and transfer over time"),
-                reading=_reading(launch),
-                legend=(
-                    *WAIT_AND_TRANSFER,
-                    *((LegendEntry("onset of a finding", ALERT_COLOUR, "dashes"),) if onsets else ()),
-                ),
-                source="waiting_over_time",
-            )
-        )
-    return SectionView("", "", notes=not_drawn(launches), figures=tuple(drawn))
+    return launch_section(content, table, "waiting", waiting_of, _view)
+
+
+def _view(launch: Waiting, name: str, onsets_us: Sequence[int]) -> FigureView:
+    return FigureView(
+        draw_waiting(launch, name, onsets_us),
+        f"from {utc(launch.start_us)}. First all collectives that every rank recorded, then each hot kernel: lines are "
+        "medians, bands p25 to p75, on a logarithmic axis.",
+        title="waiting and transfer over time",
+        reading=_reading(launch),
+        legend=WAIT_AND_TRANSFER,
+    )
 
 
 def _reading(launch: Waiting) -> str:
@@ -183,13 +170,11 @@ def draw_total(data: Waiting, name: str, onsets_us: Sequence[int] = ()) -> str:
     """How many GPUs waited and transferred, stacked."""
     axis = _axis(data, onsets_us)
 
-    def draw(figure: "Figure") -> None:
-        axes = figure.subplots()
+    def draw(axes: Axes) -> None:
         both = [wait + moved for wait, moved in zip(data.waiting, data.transferring, strict=True)]
         axes.stairs(both, axis.edges, fill=True, color=WAIT_COLOUR)
         axes.stairs(data.transferring, axis.edges, fill=True, color=TRANSFER_COLOUR)
         mark_moments(axes, axis.moments)
-        head(figure, "All collectives: GPUs waiting and transferring")
         axes.set_xlim(0, axis.edges[-1])
         axes.set_ylim(0, max(both) * 1.05 or 1.0)
         number_axis(axes, "x")
@@ -198,19 +183,18 @@ def draw_total(data: Waiting, name: str, onsets_us: Sequence[int] = ()) -> str:
         axes.set_xlabel(axis.label)
         axes.set_ylabel("GPUs, on average")
 
-    return render(name, 2.0, draw, f"At most {number(max(data.waiting))} GPUs waiting at once, on average of a bin")
+    alt = f"At most {number(max(data.waiting))} GPUs waiting at once, on average of a bin"
+    return chart(name, 2.0, draw, alt, "All collectives: GPUs waiting and transferring")
 
 
 def draw_kernel(kernel: KernelWaiting, name: str, axis: Axis) -> str:
     """Median and quartiles of waiting and transfer in each bin."""
 
-    def draw(figure: "Figure") -> None:
-        axes = figure.subplots()
+    def draw(axes: Axes) -> None:
         for (low, middle, high), colour in ((kernel.wait, WAIT_COLOUR), (kernel.transfer, TRANSFER_COLOUR)):
             axes.fill_between(axis.middles, gaps(low), gaps(high), color=colour, alpha=0.35, linewidth=0)
             axes.plot(axis.middles, gaps(middle), color=colour, linewidth=1.5, marker=".", markersize=2.5)
         mark_moments(axes, axis.moments)
-        head(figure, shorten(kernel.label, LABEL_CHARACTERS))
         axes.set_xlim(axis.edges[0], axis.edges[-1])
         known = [value for value in (*kernel.wait[2], *kernel.transfer[2]) if value is not None]
         axes.set_ylim(0, max(known, default=1.0) * 1.5)
@@ -221,5 +205,5 @@ def draw_kernel(kernel: KernelWaiting, name: str, axis: Axis) -> str:
         axes.set_ylabel("time per collective")
 
     waits = [value for value in kernel.wait[1] if value is not None]
-    longest = duration(max(waits, default=0.0))
-    return render(name, 2.0, draw, f"{shorten(kernel.label, LABEL_CHARACTERS)}: median waits up to {longest}")
+    title = shorten(kernel.label, LABEL_CHARACTERS)
+    return chart(name, 2.0, draw, f"{title}: median waits up to {duration(max(waits, default=0.0))}", title)

@@ -341,12 +341,12 @@ def test_of_mixed_runs_those_are_compared_that_do_the_same_work() -> None:
             *(summary(f"{name}-large-{n}", (replace(DATA, n_ranks=8, nnodes=8),), gpus=8) for n in range(large)),
         ]
 
-    a, b = of_one_workload(side(*mixed("a", 5, 2)), side(*mixed("b", 1, 3)))
+    a, b = of_one_workload(side(*mixed("a", 5, 2)), side(*mixed("b", 1, 3)), LIMITS)
     # Two of the large jobs on one side and three on the other are more than one small one.
     assert [run.run for run in (*a.runs, *b.runs)] == ["a-large-0", "a-large-1", "b-large-0", "b-large-1", "b-large-2"]
     # Without work that both do, all of it is compared, and told to be other work.
     one, other = side(*mixed("a", 2, 0)), side(*mixed("b", 0, 2))
-    assert of_one_workload(one, other) == (one, other)
+    assert of_one_workload(one, other, LIMITS) == (one, other)
 
 
 def test_a_run_that_hung_says_so_beside_its_verdict() -> None:

@@ -202,6 +202,6 @@ def test_files_that_cannot_be_read_are_named(settings: Settings) -> None:
     directory.mkdir(parents=True)
     (directory / "notes.txt").write_text("hello")
     (directory / "ok.txt").write_text(TEXT)
-    table, problems = update_benchmark_variation(settings, [])
+    table, problems = update_benchmark_variation([], settings)
     assert table.num_rows == 0
     assert [problem.split(":")[0] for problem in problems] == ["data/nccl-tests/notes.txt"]
