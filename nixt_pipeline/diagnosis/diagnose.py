@@ -27,6 +27,7 @@ from nixt_pipeline.diagnosis.evidence.write_times import read_write_times
 from nixt_pipeline.diagnosis.findings import UNKNOWN_COVERAGE, Diagnosis, Finding, Verdict, capped, ranked
 from nixt_pipeline.diagnosis.registry import DETECTORS, Detector
 from nixt_pipeline.diagnosis.wording.eras import across_eras
+from nixt_pipeline.diagnosis.wording.imbalance import once_for_launches
 from nixt_pipeline.diagnosis.wording.ranks import with_ranks
 from nixt_pipeline.diagnosis.wording.reasons import (
     NAMELESS,
@@ -103,7 +104,7 @@ def diagnose_views(
     coverage = replace(recorded.coverage, least_cost_share=resolution.least_cost_share)
     told.findings += attempts.informative("lost records", capture_findings, recorded, limits) or []
     told.findings += [launches_left_out(len(left_out), left_out[0].records, len(chosen))] if left_out else []
-    findings = ranked(capped(finding, coverage, limits) for finding in told.findings)
+    findings = ranked(capped(finding, coverage, limits) for finding in once_for_launches(told.findings))
     alarming = any(finding.severity != "info" for finding in findings)
     if not alarming and not reason:
         reason = (NAMELESS if told.nameless else "") or ("" if told.judged.partly else not_ordered(coverage, limits))

@@ -1,9 +1,9 @@
 """Late ranks and hosts: those that stand out and that nothing else explains, together where the log cannot tell which
 of several it is."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nixt_pipeline.diagnosis.detectors.causes import with_cause
 from nixt_pipeline.diagnosis.detectors.intermittent import find_hesitations
@@ -12,7 +12,7 @@ from nixt_pipeline.diagnosis.detectors.suspect import Suspect
 from nixt_pipeline.diagnosis.detectors.transfer import Blame
 from nixt_pipeline.diagnosis.evidence.evidence import Evidence
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
-from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.diagnosis.evidence.processes import Process, ranks_of
 from nixt_pipeline.diagnosis.evidence.stages import pipeline_peers, tensor_groups
 from nixt_pipeline.diagnosis.findings import Severity, severity_by_cost
 from nixt_pipeline.settings import Thresholds
@@ -46,6 +46,7 @@ def find_late_ranks(evidence: Evidence, before: Sequence[Suspect], limits: Thres
         # What no collective confirms rests on times alone, and these on what happened to be recorded.
         late = [entity for entity in late if entity.last_share is not None]
     late = outstanding(seen, without_uneven_replicas(seen, late), limits)
+    late = whole_processes(seen, late)
     if lags is not None:
         late = [with_cause(entity, lags, seen.processes, limits) for entity in late]
     return grouped(seen, late, limits)
@@ -130,6 +131,24 @@ def outstanding(seen: Observations, late: list[Late], limits: Thresholds) -> lis
         if number > max(_FEW, _FEW_SHARE * len(stages[stage]))
     }
     return [entity for entity in late if entity not in mild or entity.stage not in many]
+
+
+def whole_processes(seen: Observations, late: list[Late]) -> list[Late]:
+    """With one entity where all ranks of a process are late at the same time: then it does not matter that the log does
+    not say which of them is in which communicator."""
+    unsure: dict[tuple[str, int], list[Late]] = defaultdict(list)
+    for entity in late:
+        if entity.any_of_process:
+            unsure[entity.processes[0][:2]].append(entity)
+    whole, members = [], []
+    for ranks in unsure.values():
+        first = max(ranks, key=lambda entity: entity.lost_us)
+        together = [entity for entity in ranks if _together(first, entity)]
+        processes = tuple(sorted(process for entity in together for process in entity.processes))
+        if len(processes) == len(ranks_of(processes, seen.processes)):
+            whole.append(replace(first, processes=processes, any_of_process=False))
+            members += together
+    return [*(entity for entity in late if entity not in members), *whole]
 
 
 def without_uneven_replicas(seen: Observations, late: list[Late]) -> list[Late]:

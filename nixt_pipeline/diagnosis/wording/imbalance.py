@@ -1,9 +1,13 @@
 """Waiting that is nobody's fault, in words."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from nixt_pipeline.diagnosis.detectors.imbalance import HeavyStage, SlowStage, Turns
 from nixt_pipeline.diagnosis.evidence.observations import Observations
 from nixt_pipeline.diagnosis.evidence.processes import names_of
 from nixt_pipeline.diagnosis.findings import Effect, Finding
+from nixt_pipeline.quantities import plural
 
 
 def imbalance_finding(seen: Observations, suspect: SlowStage | HeavyStage | Turns) -> Finding:
@@ -15,6 +19,16 @@ def imbalance_finding(seen: Observations, suspect: SlowStage | HeavyStage | Turn
             return _heavy_stage(suspect)
         case Turns():
             return _turns(suspect)
+
+
+def once_for_launches(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings of all launches, in which ranks that wait for one another in turns are told once."""
+    turns = [finding for finding in findings if finding.kind == "imbalance" and not finding.hosts]
+    others = [finding for finding in findings if finding not in turns]
+    if len(turns) > 1:
+        launches = plural(len(turns) - 1, "more launch", "more launches")
+        turns = [replace(turns[0], evidence=f"{turns[0].evidence} Likewise in {launches}.")]
+    return [*others, *turns]
 
 
 def _slow_stage(seen: Observations, slow: SlowStage) -> Finding:

@@ -182,6 +182,8 @@ def _machine(seen: Observations, named: _Named) -> str:
     """How it is known that several names are one machine."""
     if not named.several:
         return ""
+    if len({process[:2] for process in seen.processes if name_of(process) in named.processes}) == 1:
+        return " They are the ranks of one process, so their cost is counted once."
     machines = {machine for process, machine in seen.machines.of.items() if name_of(process) in named.processes}
     if len(machines) > 1:
         return " They are late at the same times and by the same amount, so their cost is counted once."

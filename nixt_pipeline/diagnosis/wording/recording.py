@@ -12,10 +12,13 @@ from nixt_pipeline.diagnosis.evidence.coverage import (
     Capture,
     Recorded,
 )
-from nixt_pipeline.diagnosis.evidence.frontier import EarlyEnd
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, name_of, names_of
 from nixt_pipeline.diagnosis.findings import Finding, RunCoverage
+from nixt_pipeline.quantities import listed
 from nixt_pipeline.settings import Thresholds
+
+# Processes in a sentence.
+_SHOWN = 8
 
 
 def capture_findings(recorded: Recorded, limits: Thresholds) -> list[Finding]:
@@ -75,7 +78,7 @@ def _capture_gap(coverage: RunCoverage, captures: list[Capture], limits: Thresho
     if missing:
         parts.append(f"{missing} of {coverage.ranks_expected} processes left no record.")
     if poor:
-        names = ", ".join(f"{name_of(c.process)} ({c.rate:.1%})" for c in poor[:8])
+        names = ", ".join(f"{name_of(c.process)} ({c.rate:.1%})" for c in poor[:_SHOWN])
         parts.append(f"{len(poor)} processes recorded less than half as much as the others ({typical:.1%}): {names}.")
     return [
         Finding(
@@ -95,27 +98,41 @@ def _capture_gap(coverage: RunCoverage, captures: list[Capture], limits: Thresho
 
 
 def _silent(recorded: Recorded, limits: Thresholds) -> list[Finding]:
-    """A finding for each process whose log ends long before its peers', unless those are many: then none is told."""
-    long = {process: end for process, end in recorded.early.items() if end.long}
+    """A finding for each process whose log ends long before its peers', and one for all whose files were cut; none when
+    they are many."""
+    long = sorted(process for process, end in recorded.early.items() if end.long)
     if len(long) > limits.diagnosis.many_short_logs_share * recorded.coverage.ranks_seen:
         return []
-    return [_silent_process(process, end, process in recorded.cut) for process, end in sorted(long.items())]
+    cut = [process for process in long if process in recorded.cut]
+    groups = [*([cut] if cut else []), *([process] for process in long if process not in cut)]
+    return [_silent_processes(group, recorded, group is cut) for group in groups]
 
 
-def _silent_process(process: Process, end: EarlyEnd, cut: bool) -> Finding:
-    name = name_of(process)
-    why = "Its file was cut: it ends within a record or a block." if cut else "Its file ends with a whole record."
+def _silent_processes(processes: list[Process], recorded: Recorded, cut: bool) -> Finding:
+    ends = {name_of(process): recorded.early[process] for process in processes}
+    missing = [f"{sum(end.missing.values()):,}" for end in ends.values()]
+    if len(processes) == 1:
+        [name] = ends
+        how = "Its file was cut: it ends within a record or a block." if cut else "Its file ends with a whole record."
+        evidence = (
+            f"The log of {name} ends {missing[0]} records early: its peers completed collectives that need it, so it"
+            f" was still running when its log ended. {how}"
+        )
+    else:
+        shown = listed([f"{name} ({number} records)" for name, number in zip(ends, missing, strict=True)], _SHOWN)
+        evidence = (
+            f"The logs of {len(ends)} processes end early: {shown}. Their peers completed collectives that need them,"
+            " so they were still running when their logs ended. Their files were cut: each ends within a record or a"
+            " block."
+        )
     return Finding(
         kind="process-silent",
         severity="info" if cut else "P2",
         level="rank",
-        hosts=(process[0],),
-        processes=(name,),
-        onset_us=end.last_us,
-        evidence=(
-            f"The log of {name} ends {sum(end.missing.values()):,} records early: its peers completed collectives that"
-            f" need it, so it was still running when its log ended. {why}"
-        ),
-        counter_evidence="If the job can go on without a process, this one may have left it.",
-        next_step="Check whether the file was copied whole, the disk is full, or the plugin's dump thread stopped.",
+        hosts=hosts_of(processes),
+        processes=tuple(ends),
+        onset_us=min((end.last_us for end in ends.values() if end.last_us is not None), default=None),
+        evidence=evidence,
+        counter_evidence="If the job can go on without a process, it may have left the job.",
+        next_step="Check whether the files were copied whole, the disk is full, or the plugin's dump thread stopped.",
     )

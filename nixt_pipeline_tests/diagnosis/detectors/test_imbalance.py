@@ -1,9 +1,11 @@
 """Two pipeline stages of a host with two processes each; a block lasts one second, of which half is computation."""
 
+from dataclasses import replace
+
 from nixt_pipeline.diagnosis.detectors.imbalance import find_imbalance, find_turns
 from nixt_pipeline.diagnosis.evidence.observations import Arrival, Observations
 from nixt_pipeline.diagnosis.findings import Finding
-from nixt_pipeline.diagnosis.wording.imbalance import imbalance_finding
+from nixt_pipeline.diagnosis.wording.imbalance import imbalance_finding, once_for_launches
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.diagnosis.examples import communicator, observations
 
@@ -71,3 +73,14 @@ def test_waiting_for_one_after_the_other_is_nobodys_fault() -> None:
     assert (finding.kind, finding.severity, finding.hosts) == ("imbalance", "info", ())
     only_one = [Arrival(0, block, A1, 5, 200_000.0) for block in range(40)]
     assert find_turns(observations([comm], arrivals=only_one, blocks=40), LIMITS) == []
+
+
+def test_launches_in_which_ranks_wait_in_turns_are_told_once() -> None:
+    turns = Finding(
+        kind="imbalance", severity="info", level="run", evidence="Ranks wait.", counter_evidence="No rank is last.",
+        next_step="Look at the work.",
+    )  # fmt: skip
+    stage = replace(turns, hosts=("b",))
+    assert once_for_launches([turns, stage]) == [stage, turns]
+    told = once_for_launches([turns, stage, turns, turns])
+    assert told == [stage, replace(turns, evidence="Ranks wait. Likewise in 2 more launches.")]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nixt_pipeline.diagnosis.detectors.late_ranks import outstanding, without_uneven_replicas
+from nixt_pipeline.diagnosis.detectors.late_ranks import outstanding, whole_processes, without_uneven_replicas
 from nixt_pipeline.diagnosis.detectors.lateness import Late, find_late
 from nixt_pipeline.diagnosis.detectors.windows import Window
 from nixt_pipeline.diagnosis.evidence.observations import Arrival, Edge, Observations, Transfer
@@ -286,6 +286,25 @@ def test_many_that_are_a_little_late_are_the_slower_part_of_a_stage_and_no_fault
     broken = replace(mild, processes=(members[5],), slowdown=1.5)
     assert outstanding(seen, few, LIMITS) == few
     assert outstanding(seen, [*four, broken], LIMITS) == [broken]
+
+
+def test_a_process_all_of_whose_ranks_are_late_is_named_once() -> None:
+    ranks = [("a", 1, " rank 0"), ("a", 1, " rank 1"), ("b", 1, " rank 2"), ("b", 1, " rank 3")]
+    seen = observations([communicator(0, *ranks)], blocks=40)
+    one = Late(
+        level="rank", hosts=("a",), processes=(ranks[0],), stage=0, window=Window(0, 39, 39, 40), cost_share=0.3,
+        typical_share=0.3, slowdown=1.5, lost_us=1e6, late_us=3e5, probability=0.0, last_share=1.0, waited_cells=99,
+        peers=3, any_of_process=True,
+    )  # fmt: skip
+    other = replace(one, processes=(ranks[1],), lost_us=2e6)
+    (finding,) = late_findings(seen, whole_processes(seen, [one, other]))
+    assert (finding.processes, finding.ambiguous) == (("a-pid1 rank 0", "a-pid1 rank 1"), False)
+    assert finding.effect.lost_rank_seconds == 2  # both are waited for at the same time
+    # Which of the two ranks is late, the log does not say.
+    assert whole_processes(seen, [one]) == [one]
+    later = replace(other, window=Window(0, 9, 9, 40))
+    earlier = replace(one, window=Window(20, 39, 20, 40))
+    assert whole_processes(seen, [earlier, later]) == [earlier, later]
 
 
 def test_blocks_in_which_the_late_one_lost_its_records_do_not_speak_against_it() -> None:

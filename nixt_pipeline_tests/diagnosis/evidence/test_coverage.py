@@ -92,6 +92,18 @@ def test_a_file_that_ends_within_a_record_was_cut(tmp_path: Path, settings: Sett
     assert "Its file was cut" in silent.evidence
 
 
+def test_files_that_were_cut_are_told_together(tmp_path: Path, settings: Settings) -> None:
+    job = write(tmp_path / "job", {rank: list(range(400)) for rank in range(6)})
+    for pid, kept in ((103, 300), (104, 200)):
+        log = job / f"node-01-pid{pid}.log"
+        log.write_text("".join(line for line in log.read_text().splitlines(keepends=True)[: kept + 1])[:-50])
+    silent = [found for found in capture_findings(measured(job, settings), Thresholds()) if found.kind != "record-loss"]
+    assert [(found.kind, found.processes) for found in silent] == [
+        ("process-silent", ("node-01-pid103", "node-01-pid104"))
+    ]
+    assert "node-01-pid103 (100 records), node-01-pid104 (200 records)" in silent[0].evidence
+
+
 def test_a_cut_file_of_one_container_says_nothing_of_the_file_of_another(tmp_path: Path, settings: Settings) -> None:
     # All four are process 1 of the same host name. The log of rank 3 ends early, and that of rank 0 within a record.
     for rank in range(4):
