@@ -46,11 +46,12 @@ class Settings(BaseSettings):
         description="output of nccl-tests, text or JSON (`-J`), with which the variation in training is compared",
     )
     finished_markers: tuple[str, ...] = Field(
-        ("_SUCCESS",), description="names of files that declare a directory finished"
+        ("_SUCCESS",), description="names of marker files that declare a directory finished"
     )
-    # A job that pauses for longer (a slow checkpoint) is ingested early and again when it grew, which costs what grew.
+    # A job that pauses for longer (a slow checkpoint) is ingested early, and again when it has grown, which costs only
+    # what was added.
     quiet_period_s: float = Field(
-        60.0, ge=0, description="seconds without a change after which a directory without a marker is finished"
+        60.0, ge=0, description="seconds without a change after which a directory without a marker counts as finished"
     )
     sacct_command: str | None = Field(
         None,
@@ -58,7 +59,9 @@ class Settings(BaseSettings):
         " `sacct -X -n -P -o State -j` (or `-o State%30`: a narrow column cuts `OUT_OF_MEMORY`)",
     )
     workers: int = Field(
-        default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, description="processes that parse logs at once"
+        default_factory=lambda: len(os.sched_getaffinity(0)),
+        ge=1,
+        description="number of processes that parse logs in parallel",
     )
     dask_scheduler: str | None = Field(
         None,
@@ -67,7 +70,7 @@ class Settings(BaseSettings):
     )
     memory_limit: str = Field(
         "1GiB",
-        description="memory of one process that analyses: DuckDB gets half of it; larger work spills to disk",
+        description="memory limit of one analysing process: DuckDB gets half of it; larger queries spill to disk",
     )
     bundle_bytes: int = Field(
         128 * 2**20,
@@ -76,35 +79,37 @@ class Settings(BaseSettings):
         " `NIXT_WORKERS` it bounds memory",
     )
     # 64-channel verbose records need 14 kB.
-    max_line_bytes: int = Field(16 * 2**20, ge=1024, description="a longer line is rejected unread")
-    # A log whose first 100,000 lines hold no record is none; reading a line that is none takes as long as reading many
-    # that are, and a few kilobytes of gzip can hold millions.
+    max_line_bytes: int = Field(16 * 2**20, ge=1024, description="longer lines are rejected unread")
+    # A file without a record in its first 100,000 lines is not a log. A line that is not a record takes as long to read
+    # as many that are, and a few kilobytes of gzip can hold millions of lines.
     max_refused_lines: int = Field(
-        100_000, ge=1, description="a file is read no further after this many lines without a single record"
+        100_000, ge=1, description="reading of a file stops after this many lines without a single record"
     )
-    # gzip folds these logs 28 times, more than 1,000 times is beyond what it can; only zeros and the like come near.
+    # gzip compresses these logs 28-fold. Its limit is about 1,000-fold, which only zeros and the like come close to.
     max_compression_ratio: int = Field(
-        200, ge=1, description="a compressed file is read no further once it has unfolded to more than this many times"
+        200,
+        ge=1,
+        description="reading of a compressed file stops once it has expanded to more than this many times its size",
     )
     # The largest published job wrote 1,669 files; 2,048 hosts of 8 GPUs with a file each are 16,384.
     max_files: int = Field(1_000_000, ge=1, description="a directory with more files is not ingested")
-    # Who may write to the landing directory could otherwise have any file read that the service can read.
+    # Otherwise, anyone who can write to the landing directory could make the service read any file it has access to.
     follow_links: Literal["within", "anywhere"] = Field(
         "within",
-        description="`within`: links are followed that stay within the landing directory, or the dump directory"
-        " given; `anywhere`: all",
+        description="`within`: only links that stay within the landing directory (or the given dump directory) are"
+        " followed; `anywhere`: all",
     )
     sensor_interval_s: int = Field(
         30,
         ge=1,
-        description="shortest time between two looks at the landing directory; Dagster's sensor takes it when the code"
-        " location loads",
+        description="shortest time between two scans of the landing directory, in seconds; Dagster's sensor reads it"
+        " when the code location loads",
     )
     sensor_budget_s: float = Field(
-        20.0, gt=0, description="how long one look may take; what was not reached comes first at the next"
+        20.0, gt=0, description="how long one scan may take, in seconds; directories not reached come first in the next"
     )
-    sensor_max_runs_per_tick: int = Field(20, ge=1, description="how many runs one look may request")
-    # A pod is called the same in each job, on whatever machine; `auto` tells most of them by their names and runs.
+    sensor_max_runs_per_tick: int = Field(20, ge=1, description="maximum number of runs that one scan requests")
+    # A pod has the same name in every job, whatever its machine; `auto` recognises most of them by names and runs.
     hosts_are_machines: Literal["auto", "yes", "no"] = Field(
         "auto",
         description="`yes`, `no`, or `auto`: whether a host name is the same machine in every run"
@@ -113,28 +118,33 @@ class Settings(BaseSettings):
     node_map: Path | None = Field(
         None, description='JSON file with the machines behind host names: `{"RUN or *": {"HOST": "NODE"}}`'
     )
-    # Nothing is dropped unless somebody asks for it: disks are cheaper than an answer that is gone.
+    # Nothing is dropped unless asked for: disks are cheaper than a lost answer.
     retention_days: float = Field(
-        0, ge=0, description="raw events of runs that ended longer ago are dropped; 0 keeps them forever"
+        0,
+        ge=0,
+        description="raw events of runs that ended more than this many days ago are dropped; 0 keeps them forever",
     )
     retention_bytes: int = Field(
-        0, ge=0, description="the oldest runs' raw events are dropped while all of them take more; 0: no limit"
+        0,
+        ge=0,
+        description="raw events of the oldest runs are dropped while all events take more than this; 0: no limit",
     )
     retention_keep: tuple[Literal["baselines", "findings"], ...] = Field(
         ("baselines", "findings"),
-        description="which runs keep their raw events whatever the limits: baselines, runs with a finding of severity"
-        " P0 or P1",
+        description="runs that keep their raw events regardless of the limits: baselines, and runs with a finding of"
+        " severity P0 or P1",
     )
     # Queries take seconds to minutes (docs/performance.md); an hour leaves room for a notebook that holds a view.
     unlink_grace_s: float = Field(
         3600.0,
         ge=0,
-        description="superseded generations and dropped events stay this long for readers that have them open",
+        description="seconds for which superseded generations and dropped events are kept for readers that have them"
+        " open",
     )
     report_url: str | None = Field(
         None,
-        description="address under which the reports directory is served; with it the UI links to reports, without it"
-        " it shows their path",
+        description="address at which the reports directory is served; the UI then links to reports instead of"
+        " showing their paths",
     )
     # Requests that name another host may come from a page that wants to drive the UI (DNS rebinding).
     ui_hosts: tuple[str, ...] = Field(

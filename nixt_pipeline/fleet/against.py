@@ -17,6 +17,7 @@ from nixt_pipeline.fleet.compare.comparison import Comparison, Measure
 from nixt_pipeline.fleet.compare.matching import Side
 from nixt_pipeline.fleet.compare.summaries import RunSummary, sound_summaries, stored_summary
 from nixt_pipeline.fleet.tables import FleetTable, Row
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I64, RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import layout
@@ -98,10 +99,8 @@ def references(
     table: pa.Table, facts: Mapping[str, Row], limits: Thresholds
 ) -> Iterator[tuple[str, str, Reference | None]]:
     """Run, workload and what the run is to be compared with, for each run of the `table` of baselines."""
-    workloads: dict[str, list[dict[str, Any]]] = {}
-    for row in sorted(table.to_pylist(), key=lambda row: (row["first_dump_us"] or 0, row["run"])):
-        workloads.setdefault(row["workload"], []).append(row)
-    for workload, rows in workloads.items():
+    in_time = sorted(table.to_pylist(), key=lambda row: (row["first_dump_us"] or 0, row["run"]))
+    for workload, rows in grouped(in_time, lambda row: row["workload"]).items():
         its = pa.Table.from_pylist(rows, schema=table.schema)
         previous = None
         for row in rows:

@@ -15,6 +15,7 @@ import scipy  # its parts are loaded when they are used: scipy.stats takes longe
 from nixt_pipeline.fleet.compare.robust_stats import corrected
 from nixt_pipeline.fleet.machines import Machines, find_machines
 from nixt_pipeline.fleet.tables import FleetTable, Row
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog, layout
@@ -186,14 +187,12 @@ def _all_findings(runs: Iterable[str], settings: Settings) -> dict[str, list[dic
     """The findings of many runs."""
     paths = [layout.results_path(settings, "findings", run) for run in runs]
     files = [path for path in paths if path.exists()]
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    if files:
-        sql = """
-        SELECT run, kind, severity, hosts, ambiguous, lost_rank_seconds
-        FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
-        """
-        with catalog.connect(settings) as con:
-            read = query_readable(con, sql, files, "nixt diagnose RUN rebuilds it")
-        for row in read.to_pylist() if read else ():
-            found[row["run"]].append(row)
-    return found
+    if not files:
+        return {}
+    sql = """
+    SELECT run, kind, severity, hosts, ambiguous, lost_rank_seconds
+    FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
+    """
+    with catalog.connect(settings) as con:
+        read = query_readable(con, sql, files, "nixt diagnose RUN rebuilds it")
+    return grouped(read.to_pylist() if read else [], lambda row: row["run"])

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
 from nixt_pipeline.fleet.tables import Row
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.inspector.taxonomy import STRING, Column, Role, schema
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store import catalog, layout
@@ -40,11 +41,9 @@ def all_kernels(runs: Iterable[str], settings: Settings) -> dict[str, list[dict[
     merged = settings.data_dir / "results" / "all_kernels.parquet"
     paths = {run: layout.results_path(settings, RUN_KERNELS.name, run) for run in runs}
     states = {run: str(path.stat().st_mtime_ns) for run, path in paths.items() if path.exists()}
-    found: dict[str, list[dict[str, Any]]] = {}
     stored = read_cache(merged, _MERGED.names)
-    for row in stored.to_pylist() if stored else ():
-        if states.get(row["run"]) == row["state"]:
-            found.setdefault(row["run"], []).append(row)
+    kept = [row for row in (stored.to_pylist() if stored else ()) if states.get(row["run"]) == row["state"]]
+    found: dict[str, list[dict[str, Any]]] = grouped(kept, lambda row: row["run"])
     files = [paths[run] for run in states if run not in found]
     if files:
         with catalog.connect(settings) as con:

@@ -11,10 +11,9 @@ from nixt_pipeline.reporting.content import RunContent, load_content
 from nixt_pipeline.reporting.downloads import downloads, report_json, write_downloads
 from nixt_pipeline.reporting.index import LINE_FILE, run_line
 from nixt_pipeline.reporting.sections import ANALYSIS_SECTIONS, COVERAGE, analysis_section
-from nixt_pipeline.reporting.sections.communicators import communicators_section
 from nixt_pipeline.reporting.sections.findings import SHOWN_CARDS, URGENCY, all_findings_section, cards, verdict_class
 from nixt_pipeline.reporting.sections.quality import quality_section
-from nixt_pipeline.reporting.sections.run import facts_section
+from nixt_pipeline.reporting.sections.run import communicators_section, facts_section
 from nixt_pipeline.reporting.summary import key_facts, meters, raw_data, tiles
 from nixt_pipeline.reporting.text import iso
 from nixt_pipeline.reporting.views import Card, Fact, Meter, SectionView, Tile

@@ -10,10 +10,9 @@ from nixt_pipeline.quantities import NOT_AVAILABLE, count, duration, number, per
 from nixt_pipeline.reporting.anchors import kernel_anchor
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.coverage import Coverage
-from nixt_pipeline.reporting.facts import time_span
 from nixt_pipeline.reporting.rows import Row, as_floats, first_rows
 from nixt_pipeline.reporting.sections.kernels import hottest
-from nixt_pipeline.reporting.sections.run import nccl_hint
+from nixt_pipeline.reporting.sections.run import nccl_hint, time_span
 from nixt_pipeline.reporting.text import plain
 from nixt_pipeline.reporting.views import Fact, Link, Meter, Tile
 

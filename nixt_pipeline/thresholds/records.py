@@ -8,7 +8,7 @@ class IngestThresholds(Group):
 
     wrapped_exec_time_us: int = threshold(
         10**15,
-        "longer times are a subtraction below zero in the plugin",
+        "longer times are negative differences that wrapped around in the plugin",
         "The plugin's counters have 64 bits; 10^15 us are 31 years.",
     )
     max_message_bytes: int = threshold(
@@ -19,7 +19,8 @@ class IngestThresholds(Group):
     max_sequence_number: int = threshold(
         2**62 - 1,
         "larger ones are null and flagged, as are sizes above `max_message_bytes` that cannot be repaired",
-        "A million operations a second for 146,000 years; the difference of any two below it fits 64 bits with a sign.",
+        "A million operations a second for 146,000 years; the difference of any two below it fits a signed"
+        " 64-bit integer.",
     )
     min_timestamp_us: int = threshold(
         1_577_836_800_000_000,
@@ -29,7 +30,7 @@ class IngestThresholds(Group):
     max_timestamp_us: int = threshold(4_102_444_800_000_000, "nor are later ones", "The year 2100.")
     incarnation_gap_us: int = threshold(
         600_000_000,
-        "after a longer pause, a process id that is used again is another process",
+        "after a longer pause, a reused process id is a different process",
         "Longer than any checkpoint in public logs.",
     )
 
@@ -39,19 +40,19 @@ class QualityThresholds(Group):
 
     max_plausible_busbw_gbs: float = threshold(
         2_000.0,
-        "a higher bus bandwidth is an error of measurement",
-        "NVLink 5 moves 900 GB/s in each direction, and NVLS can double the apparent rate; early RCCL builds reported"
-        " ten times too much.",
+        "higher bus bandwidths are measurement errors",
+        "NVLink 5 moves 900 GB/s in each direction, and NVLS can double the apparent rate; early RCCL builds"
+        " reported ten times too much.",
     )
     bandwidth_mismatch_gbs: float = threshold(
         0.001,
-        "a larger difference between written and recomputed bandwidth points at another plugin's formula",
+        "a larger difference between logged and recomputed bandwidth points to another plugin's formula",
         "The two agree to six decimals in 4.2 million records.",
     )
     max_unusable_share: float = threshold(
         0.01,
-        "with a larger share of times that are zero or wrapped, the plugin's timing is in doubt",
-        "GPU timing occasionally loses a stamp; in public logs well below 1 % of the times.",
+        "with a larger share of zero or wrapped times, the plugin's timing is in doubt",
+        "GPU timing occasionally loses a timestamp; in public logs for well below 1 % of the times.",
     )
 
 
@@ -64,7 +65,5 @@ class AnalysisThresholds(Group):
         "The NIXT paper's own cut in its temporal and scaling queries.",
     )
     min_capture_rate: float = threshold(
-        0.5,
-        "with a smaller share of the records, ranks are not compared",
-        "Below it, comparing ranks compares samples.",
+        0.5, "with a lower capture rate, ranks are not compared", "Below it, comparing ranks means comparing samples."
     )

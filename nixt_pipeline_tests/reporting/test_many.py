@@ -11,10 +11,9 @@ from nixt_pipeline.reporting.sections import ANALYSIS_SECTIONS
 from nixt_pipeline.reporting.sections.coverage import coverage_parts
 from nixt_pipeline.reporting.sections.entities import entities_section
 from nixt_pipeline.reporting.sections.lateness import lateness_section
-from nixt_pipeline.reporting.sections.progress import progress_section
 from nixt_pipeline.reporting.sections.ranks import ranks_section
 from nixt_pipeline.reporting.sections.variation import variation_section
-from nixt_pipeline.reporting.sections.waiting import waiting_section
+from nixt_pipeline.reporting.sections.waiting import progress_section, waiting_section
 from nixt_pipeline.reporting.views import SectionView
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.reporting import examples

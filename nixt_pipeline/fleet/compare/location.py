@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from nixt_pipeline.fleet.compare.matching import Pair, Side
-from nixt_pipeline.fleet.compare.summaries import CommunicatorTimes, Kernel
+from nixt_pipeline.fleet.compare.summaries import Kernel
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.quantities import plural
 
 MeasureName = Literal["transfer", "waiting"]
@@ -70,13 +71,10 @@ def locate(pair: Pair, which: MeasureName, slower: Literal["a", "b"], margin: fl
 
 def _times(kernels: Sequence[Kernel]) -> dict[tuple[str, str], Times]:
     """What each communicator takes, by its name and hosts; of several with the same, and of several runs, the mean."""
-    found: dict[tuple[str, str], list[CommunicatorTimes]] = {}
-    for kernel in kernels:
-        for communicator in kernel.communicators:
-            found.setdefault((communicator.name, communicator.hosts), []).append(communicator)
+    communicators = (communicator for kernel in kernels for communicator in kernel.communicators)
     return {
         key: (float(np.mean([c.transfer_us for c in members])), float(np.mean([c.wait_us for c in members])))
-        for key, members in found.items()
+        for key, members in grouped(communicators, lambda communicator: (communicator.name, communicator.hosts)).items()
     }
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 from nixt_pipeline.fleet.compare.matching import Pair, Side
 from nixt_pipeline.fleet.compare.summaries import Kernel, RunSummary
 from nixt_pipeline.fleet.machines import Machines, find_machines
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.settings import Settings, Thresholds
 
 
@@ -91,8 +92,8 @@ def changes_of_pairs(pair: Pair, measure: int) -> list[float]:
 
 def _by_group(kernels: Sequence[Kernel]) -> dict[str, tuple[float, float]]:
     """Transfer and wait of each group of hosts, in the middle of the runs that have it."""
-    found: dict[str, list[tuple[float, float]]] = {}
-    for kernel in kernels:
-        for hosts, values in kernel.groups.items():
-            found.setdefault(hosts, []).append(values)
-    return {hosts: (median(v[0] for v in values), median(v[1] for v in values)) for hosts, values in found.items()}
+    found = grouped((group for kernel in kernels for group in kernel.groups.items()), lambda group: group[0])
+    return {
+        hosts: (median(times[0] for _, times in groups), median(times[1] for _, times in groups))
+        for hosts, groups in found.items()
+    }

@@ -15,6 +15,7 @@ from nixt_pipeline.arrays import Floats
 from nixt_pipeline.errors import DamagedError
 from nixt_pipeline.fleet.catalog import describe_run
 from nixt_pipeline.fleet.workload import workload_of
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.inspector.operations import format_bytes
 from nixt_pipeline.quantities import plural
 from nixt_pipeline.settings import Settings, Thresholds
@@ -99,15 +100,12 @@ class Kernel:
     @cached_property
     def groups(self) -> dict[str, tuple[float, float]]:
         """Mean transfer and wait on each group of hosts that share a communicator."""
-        found: dict[str, list[CommunicatorTimes]] = {}
-        for communicator in self.communicators:
-            found.setdefault(communicator.hosts, []).append(communicator)
         return {
             hosts: (
                 sum(c.transfer_us * c.cells for c in members) / sum(c.cells for c in members),
                 sum(c.wait_us * c.cells for c in members) / sum(c.cells for c in members),
             )
-            for hosts, members in found.items()
+            for hosts, members in grouped(self.communicators, lambda communicator: communicator.hosts).items()
         }
 
     def _by_block(self, column: str) -> Floats:

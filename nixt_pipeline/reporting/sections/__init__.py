@@ -19,11 +19,17 @@ from nixt_pipeline.reporting.sections.launches import first_launches
 from nixt_pipeline.reporting.sections.others import others_section
 from nixt_pipeline.reporting.sections.over_time import draw_time, over_time_section, time_figures
 from nixt_pipeline.reporting.sections.payload import draw_payload, payload_bars, payload_section
-from nixt_pipeline.reporting.sections.progress import draw_progress, progress_of, progress_section
 from nixt_pipeline.reporting.sections.ranks import draw_map, rank_maps, ranks_section
 from nixt_pipeline.reporting.sections.sizes import draw_heat_map, heat_map, sizes_section
 from nixt_pipeline.reporting.sections.variation import draw_variation, variation_section, variations
-from nixt_pipeline.reporting.sections.waiting import draw_total, waiting_of, waiting_section
+from nixt_pipeline.reporting.sections.waiting import (
+    draw_progress,
+    draw_total,
+    progress_of,
+    progress_section,
+    waiting_of,
+    waiting_section,
+)
 from nixt_pipeline.reporting.views import SectionView, table_view
 
 # Panels of a picture of several: the section has them all.

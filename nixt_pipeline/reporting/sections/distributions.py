@@ -151,20 +151,28 @@ _MOSTLY_WAITING = 0.5
 
 def bandwidth_section(content: RunContent, table: pa.Table) -> SectionView:
     """Bandwidth of the hot kernels, all on one absolute axis."""
-    data = ecdf_figure(table, capture_rates=_capture_rates(content, table))
-    if not data.panels:
-        return SectionView("", "", notes=("No kernel has a usable bandwidth.",))
     caption = (
         "A steep curve is steady, a long foot is a slow tail. The dashed curve keeps, of each complete collective, "
         "only the last rank to arrive: the closest to the transfer itself. Dots: p10, p50, p90."
     )
+    data = ecdf_figure(table, capture_rates=_capture_rates(content, table))
+    if not data.panels:
+        return SectionView("", "", notes=("No kernel has a usable bandwidth.",))
+    return _section(data, "ecdf", caption, "Bandwidth of the hot kernels, on one axis", _bandwidth_reading(data))
+
+
+def _section(data: EcdfFigure, name: str, caption: str, title: str, reading: str) -> SectionView:
+    dashed = any(curve.measure.startswith("transfer") for panel in data.panels for curve in panel.curves)
     figure = FigureView(
-        draw_ecdf(data),
+        draw_ecdf(data, name, "us" if name == "time-ecdf" else "GB/s"),
         caption + (" Logarithmic axis." if data.log_axis else ""),
-        anchor="figure-ecdf",
-        title="Bandwidth of the hot kernels, on one axis",
-        reading=_bandwidth_reading(data),
-        legend=_legend(data),
+        anchor=f"figure-{name}",
+        title=title,
+        reading=reading,
+        legend=(
+            *type_legend(panel.coll_type for panel in data.panels),
+            *((LegendEntry("last rank to arrive only", INK, "dashes"),) if dashed else ()),
+        ),
     )
     return SectionView("", "", figures=(figure,))
 
@@ -197,16 +205,10 @@ def time_section(content: RunContent, table: pa.Table) -> SectionView:
         f"{data.panels[0].label}, of which there are most records, takes {duration(first.at(0.5))} in the median and "
         f"{duration(first.at(0.99))} at p99."
     )
-    figure = FigureView(
-        draw_ecdf(data, "time-ecdf", "us"),
-        "Waiting included; the dashed curve is the last rank to arrive. Whole microseconds make steps."
-        + (" Logarithmic axis." if data.log_axis else ""),
-        anchor="figure-time-ecdf",
-        title="Execution times of the kernels with most records, on one axis",
-        reading=reading,
-        legend=_legend(data),
+    caption = "Waiting included; the dashed curve is the last rank to arrive. Whole microseconds make steps."
+    return _section(
+        data, "time-ecdf", caption, "Execution times of the kernels with most records, on one axis", reading
     )
-    return SectionView("", "", figures=(figure,))
 
 
 def _capture_rates(content: RunContent, curves: pa.Table) -> dict[str, float | None]:
@@ -216,11 +218,3 @@ def _capture_rates(content: RunContent, curves: pa.Table) -> dict[str, float | N
         return {}
     drawn = kernels.filter(pc.is_in(kernels["label"], value_set=pc.unique(curves["label"])))
     return dict(zip(drawn["label"].to_pylist(), drawn["capture_rate"].to_pylist(), strict=True))
-
-
-def _legend(data: EcdfFigure) -> tuple[LegendEntry, ...]:
-    dashed = any(curve.measure.startswith("transfer") for panel in data.panels for curve in panel.curves)
-    return (
-        *type_legend(panel.coll_type for panel in data.panels),
-        *((LegendEntry("last rank to arrive only", INK, "dashes"),) if dashed else ()),
-    )

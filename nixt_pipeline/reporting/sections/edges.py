@@ -1,10 +1,10 @@
 """Sends and Recvs between processes: how long both ends take, and which of them waits."""
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.quantities import count, percent, size
 from nixt_pipeline.reporting.canvas import Axes, chart, duration_axis, title_rows
@@ -34,9 +34,7 @@ class EdgePanel:
 
 def edge_panels(table: pa.Table, limit: int = MAX_EDGES) -> tuple[EdgePanel, ...]:
     """`p2p_edges` by size and reach, those with most bytes first; edges by the shorter of their two times."""
-    groups: dict[tuple[int, bool | None], list[Row]] = defaultdict(list)
-    for row in table.to_pylist():
-        groups[row["coll_msg_size_bytes"] or 0, row["same_host"]].append(row)
+    groups = grouped(table.to_pylist(), lambda row: (row["coll_msg_size_bytes"] or 0, row["same_host"]))
     by_bytes = sorted(groups, key=lambda key: (-sum(row["payload_bytes"] or 0 for row in groups[key]), str(key)))
     return tuple(_panel(key, groups[key], limit) for key in by_bytes[:MAX_PANELS])
 

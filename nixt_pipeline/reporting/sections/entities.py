@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nixt_pipeline.inert import shorten
+from nixt_pipeline.inspector.operations import COLL_TYPES
 from nixt_pipeline.quantities import count, number, percent
 from nixt_pipeline.reporting.anchors import host_anchor
 from nixt_pipeline.reporting.canvas import (
@@ -23,7 +24,6 @@ from nixt_pipeline.reporting.canvas import (
 )
 from nixt_pipeline.reporting.columns import Column, columns_of
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.facts import within_host
 from nixt_pipeline.reporting.legends import message_sizes, type_legend
 from nixt_pipeline.reporting.palette import INK, NEUTRAL_COLOUR, colour_of
 from nixt_pipeline.reporting.rows import SHOWN_ROWS, Row, as_floats, first_rows, labelled, matching, most_recorded
@@ -47,7 +47,7 @@ _SPATIAL_COLUMNS = columns_of(
 def entities_section(content: RunContent, table: pa.Table) -> SectionView:
     """Who came last, bandwidth ranges, and all hosts and processes as tables."""
     drawn, tables = [], []
-    one_host_types = within_host(content)
+    one_host_types = _within_host(content)
     for level, plural_name in (("host", "hosts"), ("process", "processes")):
         of_level = at_level(table, level)
         if of_level.num_rows:
@@ -64,6 +64,15 @@ def entities_section(content: RunContent, table: pa.Table) -> SectionView:
     return SectionView(
         "", "", notes=(SHORTEST_IS_LAST, message_sizes(table)), figures=tuple(drawn), tables=tuple(tables)
     )
+
+
+def _within_host(content: RunContent) -> set[str]:
+    """The placements of which no communicator spans hosts. On an NVLink rack `nvlink-only` does, elsewhere not."""
+    communicators = content.tables.get("communicators")
+    if communicators is None:
+        return set(COLL_TYPES)
+    spanning = communicators.filter(pc.greater(communicators["hosts_seen"], 1))
+    return set(COLL_TYPES) - set(pc.unique(spanning["coll_type"]).to_pylist())
 
 
 def _most_often_last(of_level: pa.Table) -> list[Row]:

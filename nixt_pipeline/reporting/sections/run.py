@@ -1,4 +1,4 @@
-"""What the run is, who wrote its records, and what run.json says."""
+"""What the run is, who wrote its records, what run.json says, and the communicators."""
 
 import json
 import re
@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from nixt_pipeline.inert import shorten
-from nixt_pipeline.quantities import count, plural, utc
+from nixt_pipeline.quantities import count, duration, plural, utc
 from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
-from nixt_pipeline.reporting.facts import time_span
-from nixt_pipeline.reporting.rows import SHOWN_ROWS
+from nixt_pipeline.reporting.rows import SHOWN_ROWS, first_rows
 from nixt_pipeline.reporting.text import iso, plain
 from nixt_pipeline.reporting.views import Fact, SectionView, TableView, table_view
 
@@ -46,6 +45,13 @@ def facts_section(content: RunContent) -> SectionView:
     return SectionView("run", "The run", facts=tuple(facts), notes=tuple(notes), tables=tuple(tables))
 
 
+def time_span(content: RunContent) -> tuple[int | None, int | None, str]:
+    """Earliest and latest plausible write time of any process, in microseconds, and the time between in words."""
+    first, last = (content.values("processes", name) for name in ("first_dump_us", "last_dump_us"))
+    begin, end = min(first, default=None), max(last, default=None)
+    return begin, end, duration(end - begin if begin is not None and end is not None else None)
+
+
 def nccl_hint(writer: Mapping[str, Any]) -> str:
     """Which NCCL release the plugin came with, as far as its records tell: a hint, a plugin can be built apart."""
     release = _RELEASE.search(writer["git_rev"] or "")
@@ -71,3 +77,23 @@ def _run_info_table(run_info: Mapping[str, Any]) -> TableView:
     }
     rows = [{"key": key, "value": shorten(text, RUN_INFO_CHARACTERS)} for key, text in texts.items()]
     return table_view("What run.json says", rows, columns_of("key value"), SHOWN_ROWS)
+
+
+def communicators_section(content: RunContent) -> SectionView:
+    """Communicators with their role and how it was told."""
+    table = content.tables.get("communicators")
+    title = "Communicators"
+    if table is None or table.num_rows == 0:
+        return SectionView("communicators", title, state="empty")
+    rows = first_rows(table, SHOWN_ROWS, "-records", "id")
+    for row in rows:
+        row["ranks"] = f"{count(row['ranks_seen'])} of {count(row['n_ranks'])}"
+    columns = columns_of(
+        "id comm_name coll_type parallel_role parallel_role_source ranks nnodes hosts_seen incarnation records"
+    )
+    notes = (
+        "The log does not contain the parallel role. It is derived from the framework's name, or guessed from the "
+        "shape; the table says which.",
+    )
+    view = table_view("Communicators with most records", rows, columns, total=table.num_rows, source="communicators")
+    return SectionView("communicators", title, notes=notes, tables=(view,))

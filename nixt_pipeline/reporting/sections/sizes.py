@@ -1,7 +1,6 @@
 """Message sizes and communicator shapes."""
 
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +38,7 @@ class HeatMap:
     sizes_grouped: bool
 
 
-def heat_map(resource: pa.Table, size_label: Callable[[int], str] = format_bytes) -> HeatMap:
+def heat_map(resource: pa.Table) -> HeatMap:
     """Records by shape, function and size, from `resource_correlation`: the shapes with most records.
 
     Sizes are grouped by powers of two, of four, ... when there are more distinct ones than columns.
@@ -61,7 +60,7 @@ def heat_map(resource: pa.Table, size_label: Callable[[int], str] = format_bytes
         for column, records in sorted(counts[shape].items())
     )
     names = tuple((shape_label(key[0], key[1], key[2]), key[3]) for key in shapes)
-    return HeatMap(names, tuple(size_label(column) for column in columns), cells, len(counts), grouped)
+    return HeatMap(names, tuple(map(format_bytes, columns)), cells, len(counts), grouped)
 
 
 def _size_classes(sizes: pa.ChunkedArray) -> tuple["NDArray[np.uint64]", bool]:

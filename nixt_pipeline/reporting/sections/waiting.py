@@ -1,4 +1,5 @@
-"""Waiting and transfer over time: how many GPUs did which, and how long each took in the hot kernels."""
+"""Waiting and transfer over time: how many GPUs did which, and how long each took in the hot kernels; and the same by
+sequence number, without any host's clock."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -7,8 +8,9 @@ from itertools import pairwise
 
 import pyarrow as pa
 
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.inert import shorten
-from nixt_pipeline.quantities import duration, number, percent, utc
+from nixt_pipeline.quantities import count, duration, number, percent, utc
 from nixt_pipeline.reporting.canvas import (
     LABEL_CHARACTERS,
     Axes,
@@ -23,7 +25,7 @@ from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import WAIT_AND_TRANSFER
 from nixt_pipeline.reporting.palette import TRANSFER_COLOUR, WAIT_COLOUR
 from nixt_pipeline.reporting.rows import Row
-from nixt_pipeline.reporting.sections.launches import launch_section
+from nixt_pipeline.reporting.sections.launches import first_launches, launch_section, not_drawn, prefixes
 from nixt_pipeline.reporting.views import FigureView, SectionView
 
 Band = tuple[tuple[float | None, ...], tuple[float | None, ...], tuple[float | None, ...]]
@@ -61,9 +63,7 @@ class Waiting:
 
 def waiting_of(table: pa.Table) -> tuple[Waiting, ...]:
     """`waiting_over_time` by launch, earliest first; bins without any collective are there, too."""
-    launches: dict[int, list[Row]] = defaultdict(list)
-    for row in table.to_pylist():
-        launches[row["incarnation"]].append(row)
+    launches = grouped(table.to_pylist(), lambda row: row["incarnation"])
     return tuple(_launch(rows) for _, rows in sorted(launches.items()))
 
 
@@ -80,7 +80,7 @@ def _launch(rows: list[Row]) -> Waiting:
             by_kernel[row["rank_by_bytes"]][row["bin_start_us"]] = row
     kernels = tuple(
         KernelWaiting(
-            next(iter(found.values()))["label"], band(found, bins, "transfer_time"), band(found, bins, "wait")
+            next(iter(found.values()))["label"], _band(found, bins, "transfer_time"), _band(found, bins, "wait")
         )
         for _, found in sorted(by_kernel.items())
     )
@@ -94,7 +94,7 @@ def _launch(rows: list[Row]) -> Waiting:
     )
 
 
-def band(found: Mapping[int, Row], bins: range, name: str) -> Band:
+def _band(found: Mapping[int, Row], bins: range, name: str) -> Band:
     """p25, p50 and p75 of a time in each of the `bins`, of which `found` has those with records."""
     low, middle, high = (
         tuple(found[moment][f"{name}_p{quantile}_us"] if moment in found else None for moment in bins)
@@ -207,3 +207,71 @@ def draw_kernel(kernel: KernelWaiting, name: str, axis: Axis) -> str:
     waits = [value for value in kernel.wait[1] if value is not None]
     title = shorten(kernel.label, LABEL_CHARACTERS)
     return chart(name, 2.0, draw, f"{title}: median waits up to {duration(max(waits, default=0.0))}", title)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A kernel by stretches of sequence numbers. `edges` are the first numbers of the stretches and the end of the
+    last; stretches without a complete collective are gaps."""
+
+    kernel: KernelWaiting
+    edges: tuple[float, ...]
+
+
+def progress_of(table: pa.Table) -> tuple[Progress, ...]:
+    """`waiting_by_progress` by launch and kernel."""
+    kernels = grouped(table.to_pylist(), lambda row: (row["incarnation"], row["rank_by_bytes"]))
+    prefix = prefixes(launch for launch, _ in kernels)
+    return tuple(_progress(prefix[launch], rows) for (launch, _), rows in sorted(kernels.items()))
+
+
+def _progress(prefix: str, rows: list[Row]) -> Progress:
+    first, last = min(row["first_sn"] for row in rows), max(row["last_sn"] for row in rows)
+    stretches = max(row["stretch"] for row in rows) + 1
+    width = (last - first + 1) / stretches
+    by_stretch = {row["stretch"]: row for row in rows}
+    kernel = KernelWaiting(
+        prefix + rows[0]["label"],
+        _band(by_stretch, range(stretches), "transfer_time"),
+        _band(by_stretch, range(stretches), "wait"),
+    )
+    return Progress(kernel, tuple(first + position * width for position in range(stretches + 1)))
+
+
+def progress_section(_content: RunContent, table: pa.Table) -> SectionView:
+    """A panel for each kernel."""
+    earliest, launches = first_launches(table)
+    data = progress_of(earliest)
+    panels = (draw_progress(item, f"progress-{position}") for position, item in enumerate(data, start=1))
+    figure = FigureView(
+        "".join(panels),
+        "Lines are medians, bands p25 to p75, on a logarithmic axis. The sequence number is that of the communicator's "
+        "function, equal on all ranks.",
+        anchor="figure-progress",
+        title="Waiting and transfer by sequence number",
+        reading=_longest(data),
+        legend=WAIT_AND_TRANSFER,
+    )
+    return SectionView("", "", notes=not_drawn(launches), figures=(figure,))
+
+
+def _longest(data: tuple[Progress, ...]) -> str:
+    """Where the transfers of a kernel are longest against their own shortest stretch."""
+    found = []
+    for item in data:
+        known = [(value, position) for position, value in enumerate(item.kernel.transfer[1]) if value]
+        if known:
+            (lowest, _), (highest, position) = min(known), max(known)
+            found.append((highest / lowest, item, lowest, highest, position))
+    if not found:
+        return "No transfer has a usable time."
+    _, item, lowest, highest, position = max(found, key=lambda entry: entry[0])
+    return (
+        f"{item.kernel.label}: median transfers take from {duration(lowest)} to {duration(highest)}, the longest from "
+        f"collective {count(item.edges[position])} on."
+    )
+
+
+def draw_progress(data: Progress, name: str) -> str:
+    """Waiting and transfer over the sequence numbers of one kernel."""
+    return draw_kernel(data.kernel, name, Axis("sequence number", data.edges, ()))

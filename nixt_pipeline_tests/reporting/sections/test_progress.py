@@ -1,6 +1,6 @@
 import pyarrow as pa
 
-from nixt_pipeline.reporting.sections.progress import draw_progress, progress_of, progress_section
+from nixt_pipeline.reporting.sections.waiting import draw_progress, progress_of, progress_section
 from nixt_pipeline_tests.reporting import examples
 
 
