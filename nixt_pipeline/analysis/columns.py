@@ -1,7 +1,8 @@
 """Columns that several analyses share, so that one name means one thing in every result."""
 
-from nixt_pipeline.inspector.taxonomy import EVENT_COLUMNS, F64, I64, Column, Role
+from nixt_pipeline.inspector.taxonomy import EVENT_COLUMNS, Column, count, derived
 from nixt_pipeline.inspector.views import EVENT_DERIVED_COLUMNS
+from nixt_pipeline.settings import Settings
 
 _EVENT = {column.name: column for column in (*EVENT_DERIVED_COLUMNS, *EVENT_COLUMNS)}
 
@@ -9,16 +10,6 @@ _EVENT = {column.name: column for column in (*EVENT_DERIVED_COLUMNS, *EVENT_COLU
 def event(*names: str) -> tuple[Column, ...]:
     """Columns of the `events` view by name, as the taxonomy describes them."""
     return tuple(_EVENT[name] for name in names)
-
-
-def count(name: str, unit: str, meaning: str) -> Column:
-    """A whole number that counts something."""
-    return Column(name, I64, Role.COUNTER, unit, meaning)
-
-
-def derived(name: str, unit: str, meaning: str) -> Column:
-    """A real number computed from several records."""
-    return Column(name, F64, Role.DERIVED, unit, meaning)
 
 
 RECORDS = count("records", "records", "Stored records")
@@ -36,6 +27,17 @@ BUSBW_P50 = derived("busbw_p50_gbs", "GB/s", "Median bus bandwidth, waiting incl
 BUSBW_P75 = derived("busbw_p75_gbs", "GB/s", "75th percentile of bus bandwidth, waiting included")
 BUSBW_P90 = derived("busbw_p90_gbs", "GB/s", "90th percentile of bus bandwidth, waiting included")
 
+
+def large_messages(settings: Settings) -> dict[str, object]:
+    """The parameter of `LEAST_BYTES`."""
+    return {"large_message_bytes": settings.thresholds.analysis.large_message_bytes}
+
+
+# From so large messages on bandwidths are those of the link; all count where no message is that large.
+LEAST_BYTES = """(
+    SELECT CASE WHEN max(coll_msg_size_bytes) >= $large_message_bytes THEN $large_message_bytes ELSE 0 END
+    FROM kernel_times
+)"""
 MIN_MESSAGE_BYTES = count(
     "min_message_bytes",
     "bytes",

@@ -1,8 +1,8 @@
 """How much of each communicator's operations the log saw: what every other number rests on."""
 
 from nixt_pipeline.analysis.base import Analysis, Highlights, Row, total
-from nixt_pipeline.analysis.columns import RECORDS, count, derived, event
-from nixt_pipeline.inspector.taxonomy import RUN, U64, Column, Role
+from nixt_pipeline.analysis.columns import RECORDS, event
+from nixt_pipeline.inspector.taxonomy import RUN, U64, Column, Role, count, derived
 
 SQL = """
 WITH records_by_rank AS (

@@ -1,11 +1,9 @@
 """The distribution of bandwidth within each of the hottest kernels, and of time within those that are called most."""
 
 from nixt_pipeline.analysis.base import TOP, Analysis, Highlights, Row
-from nixt_pipeline.analysis.columns import count, derived, event
+from nixt_pipeline.analysis.columns import event, large_messages
 from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
-from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role
-from nixt_pipeline.settings import Settings
+from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role, count, derived
 
 # As many curves as a chart can still show apart; the paper's figures have 7 and 10 (bandwidth), 9 and 22 (time).
 _KERNELS_SHOWN = 10
@@ -91,7 +89,7 @@ _BANDWIDTH_SQL = _SQL.format(
 _TIME_SQL = _SQL.format(
     chosen=_MOST_RECORDS, rank="rank_by_records", measure="exec_time_us", value="coll_exec_time_us",
     transfer_measure="transfer_time_us", transfer="min_exec_time_us",
-    usable="c.complete AND c.coll IN (SELECT unnest($sync_collectives))",
+    usable="c.complete AND ends_together(c.coll)",
 )  # fmt: skip
 
 
@@ -106,14 +104,6 @@ def _columns(rank: Column, measures: str, value: Column) -> tuple[Column, ...]:
         value,
         count("samples", "", "Samples behind the curve"),
     )
-
-
-def _bandwidth_parameters(settings: Settings) -> dict[str, object]:
-    return {"large_message_bytes": settings.thresholds.analysis.large_message_bytes, "kernels_shown": _KERNELS_SHOWN}
-
-
-def _time_parameters(_settings: Settings) -> dict[str, object]:
-    return {"kernels_shown": _KERNELS_SHOWN, "sync_collectives": list(SYNC_COLLECTIVES)}
 
 
 def _medians(rows: list[Row], measure: str, title: str) -> Highlights:
@@ -139,7 +129,7 @@ BANDWIDTH_ECDF = Analysis(
     key=("label", "measure", "quantile"),
     fractions=("quantile",),
     sql=_BANDWIDTH_SQL,
-    parameters=_bandwidth_parameters,
+    parameters=lambda settings: large_messages(settings) | {"kernels_shown": _KERNELS_SHOWN},
     highlights=lambda rows: _medians(rows, "busbw_gbs", "busbw p50 GB/s"),
 )
 
@@ -161,6 +151,6 @@ TIME_ECDF = Analysis(
     key=("label", "measure", "quantile"),
     fractions=("quantile",),
     sql=_TIME_SQL,
-    parameters=_time_parameters,
+    parameters=lambda _: {"kernels_shown": _KERNELS_SHOWN},
     highlights=lambda rows: _medians(rows, "exec_time_us", "time p50 us"),
 )

@@ -1,20 +1,14 @@
 """For which host the others waited, over the run."""
 
 from nixt_pipeline.analysis.base import Analysis, Highlights, Row
-from nixt_pipeline.analysis.columns import MIN_MESSAGE_BYTES, count, derived, event
-from nixt_pipeline.analysis.waiting import BIN_SPANS, BINS
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
-from nixt_pipeline.inspector.taxonomy import RUN
-from nixt_pipeline.settings import Settings
+from nixt_pipeline.analysis.columns import LEAST_BYTES, MIN_MESSAGE_BYTES, event, large_messages
+from nixt_pipeline.analysis.temporal_correlation import SPANS
+from nixt_pipeline.analysis.waiting import BINS
+from nixt_pipeline.inspector.taxonomy import RUN, count, derived
 
 SQL = f"""
-WITH {BIN_SPANS},
-cut AS (
-    SELECT CASE
-        WHEN max(coll_msg_size_bytes) >= $large_message_bytes THEN $large_message_bytes ELSE 0
-    END AS min_message_bytes
-    FROM kernel_times
-),
+WITH {SPANS},
+cut AS (SELECT {LEAST_BYTES} AS min_message_bytes),
 places AS (
     SELECT
         comm_key,
@@ -29,7 +23,7 @@ spanning AS (SELECT DISTINCT comm_key FROM places WHERE hosts > 1),
 waits AS (
     SELECT
         c.incarnation,
-        s.start_us + (c.first_dump_us - s.start_us) // s.bin_width_us * s.bin_width_us AS bin_start_us,
+        bin_start(c.first_dump_us, s.start_us, s.bin_width_us) AS bin_start_us,
         s.bin_width_us, p.comm_key, c.n_ranks, c.min_hostname AS hostname,
         -- Ranks with equal shortest times arrived together, within the clock's microsecond: nobody was last.
         count(*) FILTER (c.min_exec_time_us < c.second_min_exec_time_us) AS decided,
@@ -40,7 +34,7 @@ waits AS (
     JOIN spans AS s ON s.incarnation = c.incarnation
     JOIN spanning AS p ON p.comm_key = c.comm_key
     CROSS JOIN cut
-    WHERE c.complete AND c.coll IN (SELECT unnest($sync_collectives)) AND c.first_dump_us IS NOT NULL
+    WHERE c.complete AND ends_together(c.coll) AND c.first_dump_us IS NOT NULL
         -- In a small collective of the whole job, a loss or a flag, whoever ends the step is waited for by design.
         AND c.coll_msg_size_bytes >= cut.min_message_bytes
     GROUP BY ALL
@@ -83,11 +77,6 @@ ORDER BY d.incarnation, d.bin_start_us, d.hostname
 """
 
 
-def _parameters(settings: Settings) -> dict[str, object]:
-    large = settings.thresholds.analysis.large_message_bytes
-    return {"bins": BINS, "large_message_bytes": large, "sync_collectives": list(SYNC_COLLECTIVES)}
-
-
 def _highlights(rows: list[Row]) -> Highlights:
     caused: dict[str, float] = {}
     for row in rows:
@@ -121,6 +110,6 @@ ANALYSIS = Analysis(
     key=("incarnation", "bin_start_us", "hostname"),
     fractions=("share_of_rank_time",),
     sql=SQL,
-    parameters=_parameters,
+    parameters=lambda settings: large_messages(settings) | {"bins": BINS},
     highlights=_highlights,
 )

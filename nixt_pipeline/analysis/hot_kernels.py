@@ -10,12 +10,10 @@ from nixt_pipeline.analysis.columns import (
     RECORDS,
     TRANSFER_BUSBW_P50,
     WIRE_BYTES,
-    count,
-    derived,
     event,
 )
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
-from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role
+from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role, count, derived
 from nixt_pipeline.settings import Settings
 
 LABEL = Column("label", STRING, Role.DERIVED, "", "The kernel for people, unique within the run")

@@ -1,8 +1,8 @@
 """Sends and Recvs by the two processes that they join."""
 
 from nixt_pipeline.analysis.base import Analysis, Highlights, Row, Shares
-from nixt_pipeline.analysis.columns import PAYLOAD_BYTES, count, derived, event
-from nixt_pipeline.inspector.taxonomy import BOOL, I64, RUN, STRING, Column, Role
+from nixt_pipeline.analysis.columns import PAYLOAD_BYTES, event
+from nixt_pipeline.inspector.taxonomy import BOOL, I64, RUN, STRING, Column, Role, count, derived
 
 _SHARES = Shares(
     parameters="""

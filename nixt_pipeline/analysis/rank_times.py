@@ -1,29 +1,19 @@
 """How long each rank of each communicator spends in the hottest collectives, with the place where it runs."""
 
 from nixt_pipeline.analysis.base import Analysis, Highlights, Row, Shares
-from nixt_pipeline.analysis.columns import BUSBW_P50, EXEC_TIME_P50, RECORDS, count, derived, event
+from nixt_pipeline.analysis.columns import BUSBW_P50, EXEC_TIME_P50, RECORDS, event
 from nixt_pipeline.analysis.distributions import KERNEL, OF_HOSTS, SAMPLES
-from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL
-from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role
-from nixt_pipeline.settings import Settings
+from nixt_pipeline.analysis.hot_kernels import LABEL
+from nixt_pipeline.analysis.variation import HOTTEST
+from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role, count, derived
 
 # Each gives one map of communicators and ranks, with a value for every GPU of the job.
 _KERNELS_SHOWN = 4
 
-_HOTTEST = f"""
-{KERNELS},
-hottest AS (
-    SELECT *
-    FROM kernels
-    WHERE kind = 'collective' AND n_ranks > 1
-    QUALIFY row_number() OVER (ORDER BY rank_by_bytes) <= $kernels_shown
-)
-"""
-
 _SHARES = Shares(
     parameters=OF_HOSTS.format(columns="0 AS min_message_bytes"),
     sql=f"""
-    WITH {_HOTTEST}
+    WITH {HOTTEST}
     SELECT rank_by_bytes, comm_key, rank, hostname, pid, {SAMPLES}
     FROM (
         SELECT
@@ -41,7 +31,7 @@ _SHARES = Shares(
 )
 
 SQL = f"""
-WITH {_HOTTEST},
+WITH {HOTTEST},
 members AS (
     SELECT
         hash(comm_key, rank, hostname, pid) AS member,
@@ -63,10 +53,6 @@ JOIN communicators AS c ON c.comm_key = s.comm_key
 LEFT JOIN members AS m ON m.member = hash(s.comm_key, s.rank, s.hostname, s.pid)
 ORDER BY c.incarnation, h.rank_by_bytes, c.comm_name, c.id, s.rank, s.hostname, s.pid
 """
-
-
-def _parameters(_settings: Settings) -> dict[str, object]:
-    return {"kernels_shown": _KERNELS_SHOWN}
 
 
 def _highlights(rows: list[Row]) -> Highlights:
@@ -104,7 +90,7 @@ ANALYSIS = Analysis(
     ),
     key=("incarnation", "label", "id", "comm_name", "rank", "hostname", "pid"),
     sql=SQL,
-    parameters=_parameters,
+    parameters=lambda _: {"kernels_shown": _KERNELS_SHOWN},
     shares=_SHARES,
     highlights=_highlights,
 )

@@ -1,8 +1,8 @@
 """Which communicator shapes carry which operations and message sizes."""
 
 from nixt_pipeline.analysis.base import Analysis, Highlights, Row
-from nixt_pipeline.analysis.columns import PAYLOAD_BYTES, RECORDS, count, event
-from nixt_pipeline.inspector.taxonomy import RUN
+from nixt_pipeline.analysis.columns import PAYLOAD_BYTES, RECORDS, event
+from nixt_pipeline.inspector.taxonomy import RUN, count
 
 SQL = """
 WITH records_by_shape AS (

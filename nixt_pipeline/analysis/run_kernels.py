@@ -7,10 +7,8 @@ communicator's id, which is new in every run. The fleet reads this result and ne
 import pyarrow as pa
 
 from nixt_pipeline.analysis.base import Analysis
-from nixt_pipeline.analysis.columns import PAYLOAD_BYTES, RECORDS, count, derived, event
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
-from nixt_pipeline.inspector.taxonomy import F64, I64, RUN, STRING, Column, Role
-from nixt_pipeline.settings import Settings
+from nixt_pipeline.analysis.columns import PAYLOAD_BYTES, RECORDS, event
+from nixt_pipeline.inspector.taxonomy import F64, I64, RUN, STRING, Column, Role, count, derived
 
 # Stretches into which a run is cut, by the progress of each communicator. Twenty are enough for a variance, and each
 # holds many operations, so that neighbours in time, which resemble one another, mostly share a block.
@@ -74,7 +72,7 @@ seen AS MATERIALIZED (
         c.min_exec_time_us AS transfer_us, c.wait_us / nullif(c.n_ranks - 1, 0) AS wait_us,
         coalesce(
             c.complete AND c.n_ranks > 1 AND c.ranks_gpu_timed = c.n_ranks AND NOT c.size_mismatch
-            AND c.coll IN (SELECT unnest($sync_collectives)), false
+            AND ends_together(c.coll), false
         ) AS usable
     FROM cells AS c
     JOIN comms AS k ON k.comm_key = c.comm_key
@@ -255,18 +253,6 @@ ORDER BY number NULLS LAST, kind
 """
 
 
-def _parameters(_settings: Settings) -> dict[str, object]:
-    return {
-        "sync_collectives": list(SYNC_COLLECTIVES),
-        "blocks": BLOCKS,
-        "longest": LONGEST,
-        "common_quantiles": COMMON_QUANTILES,
-        "max_kernels": MAX_KERNELS,
-        "kernels_with_communicators": KERNELS_WITH_COMMUNICATORS,
-        "max_communicators": MAX_COMMUNICATORS,
-    }
-
-
 def _list(name: str, of: pa.DataType, unit: str, meaning: str) -> Column:
     return Column(name, pa.list_(of), Role.DERIVED, unit, meaning)
 
@@ -324,5 +310,12 @@ RUN_KERNELS = Analysis(
     key=("kind", "coll", "n_ranks", "nnodes", "parallel_role", "coll_msg_size_bytes"),
     in_report=False,
     sql=SQL,
-    parameters=_parameters,
+    parameters=lambda _: {
+        "blocks": BLOCKS,
+        "longest": LONGEST,
+        "common_quantiles": COMMON_QUANTILES,
+        "max_kernels": MAX_KERNELS,
+        "kernels_with_communicators": KERNELS_WITH_COMMUNICATORS,
+        "max_communicators": MAX_COMMUNICATORS,
+    },
 )

@@ -6,24 +6,17 @@ from nixt_pipeline.analysis.columns import (
     BUSBW_P50,
     BUSBW_P90,
     EXEC_TIME_P50,
+    LEAST_BYTES,
     MIN_MESSAGE_BYTES,
     RECORDS,
-    count,
-    derived,
     event,
+    large_messages,
 )
 from nixt_pipeline.analysis.distributions import KERNEL, OF_HOSTS, SAMPLES
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
-from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role
-from nixt_pipeline.settings import Settings
-
-_MIN_MESSAGE_BYTES = """(
-    SELECT CASE WHEN max(coll_msg_size_bytes) >= $large_message_bytes THEN $large_message_bytes ELSE 0 END
-    FROM kernel_times
-) AS min_message_bytes"""
+from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role, count, derived
 
 _SHARES = Shares(
-    parameters=OF_HOSTS.format(columns=_MIN_MESSAGE_BYTES),
+    parameters=OF_HOSTS.format(columns=f"{LEAST_BYTES} AS min_message_bytes"),
     # Small messages have low bandwidths by nature: they are counted, but their bandwidths and times are left out.
     sql=f"""
     SELECT
@@ -47,7 +40,7 @@ WITH complete_cells AS (
         count(*) AS cells,
         count(*) FILTER (WHERE min_exec_time_us < second_min_exec_time_us) AS decided
     FROM cells
-    WHERE complete AND n_ranks > 1 AND coll IN (SELECT unnest($sync_collectives))
+    WHERE complete AND n_ranks > 1 AND ends_together(coll)
     GROUP BY ALL
 ),
 -- In a complete cell every member of the communicator took part, so membership says where the cells belong.
@@ -79,7 +72,7 @@ last_ranks AS (
         comm_key, min_rank AS rank, min_hostname AS hostname,
         min_pid AS pid, coll, coll_type, count(*) AS cells
     FROM cells
-    WHERE complete AND n_ranks > 1 AND coll IN (SELECT unnest($sync_collectives))
+    WHERE complete AND n_ranks > 1 AND ends_together(coll)
         -- Ranks with equal shortest times arrived together, within the clock's microsecond: nobody was last.
         AND min_exec_time_us < second_min_exec_time_us
     GROUP BY ALL
@@ -116,13 +109,6 @@ LEFT JOIN arrivals AS a
     AND a.coll IS NOT DISTINCT FROM m.coll AND a.coll_type IS NOT DISTINCT FROM m.coll_type
 ORDER BY m.level, m.coll, m.coll_type, m.hostname, m.pid, n.process
 """
-
-
-def _parameters(settings: Settings) -> dict[str, object]:
-    return {
-        "large_message_bytes": settings.thresholds.analysis.large_message_bytes,
-        "sync_collectives": list(SYNC_COLLECTIVES),
-    }
 
 
 # A ratio to fewer expected arrivals than this is luck.
@@ -178,7 +164,7 @@ ANALYSIS = Analysis(
     ),
     key=("level", "hostname", "process", "coll", "coll_type"),
     sql=SQL,
-    parameters=_parameters,
+    parameters=large_messages,
     shares=_SHARES,
     highlights=_highlights,
 )

@@ -1,19 +1,28 @@
 """How often each operation was recorded, and how many bytes it stands for."""
 
 from nixt_pipeline.analysis.base import TOP, Analysis, Highlights, Row, total
-from nixt_pipeline.analysis.columns import (
-    BUSBW_P50,
-    EXEC_TIME_P50,
-    PAYLOAD_BYTES,
-    RECORDS,
-    WIRE_BYTES,
-    count,
-    derived,
-    event,
-)
-from nixt_pipeline.inspector.taxonomy import RUN
+from nixt_pipeline.analysis.columns import BUSBW_P50, EXEC_TIME_P50, PAYLOAD_BYTES, RECORDS, WIRE_BYTES, event
+from nixt_pipeline.inspector.taxonomy import RUN, count, derived
 
-SQL = """
+# For `quantile_of_counts`: how many of the records `n` of a pool, by its `number`, have at most each of the times and
+# bandwidths in `counts`, and how many have any.
+RANKED = """
+ranked AS (
+    SELECT
+        *,
+        sum(n) OVER (by_time) AS time_upto,
+        sum(n) FILTER (WHERE coll_exec_time_us IS NOT NULL) OVER (pool) AS time_total,
+        sum(n) OVER (by_bandwidth) AS busbw_upto,
+        sum(n) FILTER (WHERE coll_busbw_gbs IS NOT NULL) OVER (pool) AS busbw_total
+    FROM counts
+    WINDOW
+        pool AS (PARTITION BY number),
+        by_time AS (PARTITION BY number ORDER BY coll_exec_time_us NULLS LAST),
+        by_bandwidth AS (PARTITION BY number ORDER BY coll_busbw_gbs NULLS LAST)
+)
+"""
+
+SQL = f"""
 WITH counts AS (
     SELECT
         any_value(run) AS run,
@@ -25,19 +34,7 @@ WITH counts AS (
     FROM kernel_times
     GROUP BY kind, coll, coll_type, coll_msg_size_bytes, wire_bytes, coll_exec_time_us, coll_busbw_gbs
 ),
-ranked AS (
-    SELECT
-        *,
-        sum(n) OVER (by_time) AS time_upto,
-        sum(n) FILTER (WHERE coll_exec_time_us IS NOT NULL) OVER (operation) AS time_total,
-        sum(n) OVER (by_bandwidth) AS busbw_upto,
-        sum(n) FILTER (WHERE coll_busbw_gbs IS NOT NULL) OVER (operation) AS busbw_total
-    FROM counts
-    WINDOW
-        operation AS (PARTITION BY number),
-        by_time AS (PARTITION BY number ORDER BY coll_exec_time_us NULLS LAST),
-        by_bandwidth AS (PARTITION BY number ORDER BY coll_busbw_gbs NULLS LAST)
-),
+{RANKED},
 operations AS (
     SELECT
         any_value(run) AS run,

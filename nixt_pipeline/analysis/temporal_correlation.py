@@ -8,21 +8,23 @@ from nixt_pipeline.analysis.columns import (
     BUSBW_P50,
     BUSBW_P75,
     EXEC_TIME_P50,
+    LEAST_BYTES,
     MIN_MESSAGE_BYTES,
     RECORDS,
     TRANSFER_BUSBW_P50,
-    count,
     event,
+    large_messages,
 )
 from nixt_pipeline.analysis.distributions import KERNEL, SAMPLES
 from nixt_pipeline.inspector.operations import RecordFlag
-from nixt_pipeline.inspector.taxonomy import RUN
-from nixt_pipeline.settings import Settings
+from nixt_pipeline.inspector.taxonomy import RUN, count
 
 # Points that a chart as wide as a page can still show apart.
 _BINS = 120
+_IMPLAUSIBLE = int(RecordFlag.TIMESTAMP_IMPLAUSIBLE)
 
-_SPANS = """
+# Bins of each launch; the start is that of its first record.
+SPANS = """
 spans AS (
     SELECT
         incarnation,
@@ -38,13 +40,8 @@ spans AS (
 # launches are in each share, for a directory can hold thousands of them.
 _SHARES = Shares(
     parameters=f"""
-    WITH {_SPANS},
-    cut AS (
-        SELECT CASE
-            WHEN max(coll_msg_size_bytes) >= $large_message_bytes THEN $large_message_bytes ELSE 0
-        END AS min_message_bytes
-        FROM kernel_times
-    ),
+    WITH {SPANS},
+    cut AS (SELECT {LEAST_BYTES} AS min_message_bytes),
     -- Each pass reads all of the events, and their times take little memory.
     number_of AS (
         SELECT least(sum(records)::BIGINT // (2 * $records_per_share) + 1, $bins) AS passes FROM communicators
@@ -62,11 +59,11 @@ _SHARES = Shares(
     ORDER BY p.first_bin
     """,
     sql=f"""
-    WITH {_SPANS}
+    WITH {SPANS}
     SELECT
         e.incarnation,
-        s.start_us + (e.dump_timestamp_us - s.start_us) // s.bin_width_us * s.bin_width_us AS bin_start_us,
-        s.start_us, s.bin_width_us, $min_message_bytes AS min_message_bytes, e.coll_type,
+        bin_start(e.dump_timestamp_us, s.start_us, s.bin_width_us) AS bin_start_us, s.start_us, s.bin_width_us,
+        $min_message_bytes AS min_message_bytes, e.coll_type,
         {SAMPLES}
     FROM launched_events AS e
     JOIN spans AS s ON s.incarnation = e.incarnation
@@ -85,7 +82,7 @@ cell_bins AS (
     SELECT
         c.incarnation,
         -- All ranks end together, so the first write time is the tightest bound on the end.
-        s.start_us + (c.first_dump_us - s.start_us) // s.bin_width_us * s.bin_width_us AS bin_start_us,
+        bin_start(c.first_dump_us, s.start_us, s.bin_width_us) AS bin_start_us,
         c.coll, c.coll_type,
         count(*) AS cells,
         quantile_cont(c.transfer_busbw_gbs, 0.5) AS transfer_busbw_p50_gbs
@@ -108,14 +105,6 @@ LEFT JOIN cell_bins AS c
     AND c.coll IS NOT DISTINCT FROM r.coll AND c.coll_type IS NOT DISTINCT FROM r.coll_type
 ORDER BY r.incarnation, r.bin_start_us, r.coll, r.coll_type
 """
-
-
-def _parameters(settings: Settings) -> dict[str, object]:
-    return {
-        "large_message_bytes": settings.thresholds.analysis.large_message_bytes,
-        "bins": _BINS,
-        "implausible": int(RecordFlag.TIMESTAMP_IMPLAUSIBLE),
-    }
 
 
 def _highlights(rows: list[Row]) -> Highlights:
@@ -159,7 +148,7 @@ ANALYSIS = Analysis(
     ),
     key=("incarnation", "bin_start_us", "coll", "coll_type"),
     sql=SQL,
-    parameters=_parameters,
+    parameters=lambda settings: large_messages(settings) | {"bins": _BINS, "implausible": _IMPLAUSIBLE},
     shares=_SHARES,
     highlights=_highlights,
 )

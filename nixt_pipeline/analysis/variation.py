@@ -1,24 +1,27 @@
 """How much times vary within a hot kernel, split in two ways: over time and between ranks, transfer and waiting."""
 
-from nixt_pipeline.analysis.base import TOP, Analysis, Highlights, Row
-from nixt_pipeline.analysis.columns import count, derived, event
+from nixt_pipeline.analysis.base import TOP, Analysis
+from nixt_pipeline.analysis.columns import event
 from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
-from nixt_pipeline.inspector.taxonomy import RUN
-from nixt_pipeline.settings import Settings
+from nixt_pipeline.inspector.taxonomy import RUN, count, derived
 
 _KERNELS_SHOWN = 10
 
-# The law of total variance: variance = variance of the ranks' means + mean of the ranks' variances. Ranks are those of
-# a communicator. Sums over integers of microseconds are rounded, because the order of a parallel sum must not show.
-SQL = f"""
-WITH {KERNELS},
+# The collectives of several ranks that most bytes are of.
+HOTTEST = f"""
+{KERNELS},
 hottest AS (
     SELECT *
     FROM kernels
     WHERE kind = 'collective' AND n_ranks > 1
     QUALIFY row_number() OVER (ORDER BY rank_by_bytes) <= $kernels_shown
-),
+)
+"""
+
+# The law of total variance: variance = variance of the ranks' means + mean of the ranks' variances. Ranks are those of
+# a communicator. Sums over integers of microseconds are rounded, because the order of a parallel sum must not show.
+SQL = f"""
+WITH {HOTTEST},
 by_rank AS (
     SELECT
         c.incarnation, r.* EXCLUDE (comm_key)
@@ -54,7 +57,7 @@ transfers AS (
         sum(c.wait_us) / sum(c.n_ranks) AS wait_us
     FROM cells AS c
     JOIN hottest AS h ON h.kernel_key = c.kernel_key
-    WHERE c.complete AND c.coll IN (SELECT unnest($sync_collectives))
+    WHERE c.complete AND ends_together(c.coll)
     GROUP BY c.incarnation, h.rank_by_bytes
 )
 SELECT
@@ -76,14 +79,6 @@ JOIN hottest AS h ON h.rank_by_bytes = s.rank_by_bytes
 LEFT JOIN transfers AS t ON t.incarnation = s.incarnation AND t.rank_by_bytes = s.rank_by_bytes
 ORDER BY s.incarnation, h.rank_by_bytes
 """
-
-
-def _parameters(_settings: Settings) -> dict[str, object]:
-    return {"kernels_shown": _KERNELS_SHOWN, "sync_collectives": list(SYNC_COLLECTIVES)}
-
-
-def _highlights(rows: list[Row]) -> Highlights:
-    return {f"CV, {row['label']}": row["exec_time_cv"] for row in rows[:TOP]}
 
 
 ANALYSIS = Analysis(
@@ -120,6 +115,6 @@ ANALYSIS = Analysis(
     key=("incarnation", "label"),
     fractions=("share_between_ranks", "share_of_transfer"),
     sql=SQL,
-    parameters=_parameters,
-    highlights=_highlights,
+    parameters=lambda _: {"kernels_shown": _KERNELS_SHOWN},
+    highlights=lambda rows: {f"CV, {row['label']}": row["exec_time_cv"] for row in rows[:TOP]},
 )

@@ -1,14 +1,12 @@
 """Waiting and transfer of the hot kernels, apart: over the run's time, and by the job's own progress."""
 
-from collections.abc import Callable
 from statistics import median
 
 from nixt_pipeline.analysis.base import Analysis, Highlights, Row, total
-from nixt_pipeline.analysis.columns import count, derived, event
+from nixt_pipeline.analysis.columns import event
 from nixt_pipeline.analysis.hot_kernels import KERNELS, LABEL
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
-from nixt_pipeline.inspector.taxonomy import RUN, U64, Column, Role
-from nixt_pipeline.settings import Settings
+from nixt_pipeline.analysis.temporal_correlation import SPANS
+from nixt_pipeline.inspector.taxonomy import RUN, U64, Column, Role, count, derived
 
 # Columns that a chart as wide as a phone can still show apart.
 BINS = 60
@@ -17,23 +15,10 @@ _STRETCHES = 40
 # Kernels with rows of their own.
 _KERNELS_SHOWN = 8
 
-# Bins of each launch, for analyses of cells; the start is that of the run's first record.
-BIN_SPANS = """
-spans AS (
-    SELECT
-        incarnation,
-        min(first_dump_us) AS start_us,
-        (max(last_dump_us) - min(first_dump_us)) // $bins + 1 AS bin_width_us
-    FROM processes
-    WHERE first_dump_us IS NOT NULL
-    GROUP BY incarnation
-)
-"""
-
 _HOTTEST = """hottest AS (
     SELECT * FROM kernels WHERE kind = 'collective' QUALIFY row_number() OVER (ORDER BY rank_by_bytes) <= $kernels_shown
 )"""
-_USABLE = "c.complete AND c.n_ranks > 1 AND c.coll IN (SELECT unnest($sync_collectives))"
+_USABLE = "c.complete AND c.n_ranks > 1 AND ends_together(c.coll)"
 _QUARTILES = """quantile_cont(transfer_us, 0.25) AS transfer_time_p25_us,
     quantile_cont(transfer_us, 0.5) AS transfer_time_p50_us,
     quantile_cont(transfer_us, 0.75) AS transfer_time_p75_us,
@@ -44,12 +29,12 @@ _QUARTILES = """quantile_cont(transfer_us, 0.25) AS transfer_time_p25_us,
 # Others than the hottest kernels are pooled.
 _OVER_TIME = f"""
 WITH {KERNELS},
-{BIN_SPANS},
+{SPANS},
 {_HOTTEST},
 binned AS (
     SELECT
         c.incarnation,
-        s.start_us + (c.first_dump_us - s.start_us) // s.bin_width_us * s.bin_width_us AS bin_start_us,
+        bin_start(c.first_dump_us, s.start_us, s.bin_width_us) AS bin_start_us,
         s.bin_width_us, h.rank_by_bytes, h.label, h.coll, h.coll_type,
         c.min_exec_time_us AS transfer_us, c.wait_us, c.wait_us / c.n_ranks AS rank_wait_us, c.n_ranks
     FROM cells AS c
@@ -116,12 +101,6 @@ _QUARTILE_COLUMNS = (
 )
 
 
-def _parameters(name: str, value: int) -> Callable[[Settings], dict[str, object]]:
-    return lambda _settings: {
-        name: value, "kernels_shown": _KERNELS_SHOWN, "sync_collectives": list(SYNC_COLLECTIVES),
-    }  # fmt: skip
-
-
 def _share_of_waiting(rows: list[Row]) -> Highlights:
     waited, moved = total(rows, "wait_rank_time_us"), total(rows, "transfer_rank_time_us")
     return {"share of waiting": waited / (waited + moved) if waited + moved else None}
@@ -161,7 +140,7 @@ WAITING_OVER_TIME = Analysis(
     ),
     key=("incarnation", "bin_start_us", "label"),
     sql=_OVER_TIME,
-    parameters=_parameters("bins", BINS),
+    parameters=lambda _: {"bins": BINS, "kernels_shown": _KERNELS_SHOWN},
     highlights=_share_of_waiting,
 )
 
@@ -190,6 +169,6 @@ WAITING_BY_PROGRESS = Analysis(
     ),
     key=("incarnation", "label", "stretch"),
     sql=_BY_PROGRESS,
-    parameters=_parameters("stretches", _STRETCHES),
+    parameters=lambda _: {"stretches": _STRETCHES, "kernels_shown": _KERNELS_SHOWN},
     highlights=_slowest_stretch,
 )

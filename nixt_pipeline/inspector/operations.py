@@ -83,7 +83,8 @@ def to_six_decimals(value: float) -> float:
 
 # The same formulas for DuckDB, each written out: a macro within a macro is computed once for each mention. `wire_bytes`
 # is what a rank sends in a ring: 2S(n-1)/n, S(n-1), or S.
-SQL_MACROS = """
+SQL_MACROS = f"""
+CREATE OR REPLACE MACRO ends_together(coll) AS coll IN {SYNC_COLLECTIVES};
 CREATE OR REPLACE MACRO coll_type(n_ranks, nnodes) AS CASE
     WHEN n_ranks = 1 THEN 'single-rank'
     WHEN nnodes = 1 THEN 'nvlink-only'
@@ -103,6 +104,8 @@ CREATE OR REPLACE MACRO busbw_gbs(coll, size_bytes, n_ranks, exec_time_us) AS CA
     WHEN coll = 'AllReduce' THEN size_bytes::DOUBLE / exec_time_us / 1000 * 2 * (n_ranks - 1) / n_ranks
     WHEN coll IN ('Broadcast', 'Reduce', 'Send', 'Recv', 'SendRecv') THEN size_bytes::DOUBLE / exec_time_us / 1000
 END;
+CREATE OR REPLACE MACRO bin_start(time_us, start_us, bin_width_us) AS
+    start_us + (time_us - start_us) // bin_width_us * bin_width_us;
 CREATE OR REPLACE MACRO to_six_decimals(x) AS floor(x * 1e6 + 0.5) / 1e6;
 CREATE OR REPLACE MACRO wire_bytes(coll, size_bytes, n_ranks) AS CASE
     WHEN coll = 'AllReduce' THEN size_bytes::DOUBLE * 2 * (n_ranks - 1) / n_ranks

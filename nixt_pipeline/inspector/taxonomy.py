@@ -56,6 +56,17 @@ I32, I64, U64, F64, BOOL = pa.int32(), pa.int64(), pa.uint64(), pa.float64(), pa
 ID, CONF, WORK = Role.IDENTIFIER, Role.CONFIGURATION, Role.WORKLOAD
 MEAS, COUNT, DERIVED = Role.MEASUREMENT, Role.COUNTER, Role.DERIVED
 
+
+def count(name: str, unit: str, meaning: str, *, nullable: bool = True) -> Column:
+    """A whole number that counts or orders something."""
+    return Column(name, I64, COUNT, unit, meaning, nullable)
+
+
+def derived(name: str, unit: str, meaning: str) -> Column:
+    """A real number computed from others."""
+    return Column(name, F64, DERIVED, unit, meaning)
+
+
 RUN = Column("run", STRING, ID, "", "Run: id of the dump directory, safe to use as a name", nullable=False)
 
 _COMMUNICATOR_KEY = (
@@ -68,6 +79,9 @@ _PROCESS_KEY = (
     Column("hostname", STRING, ID, "", "Host that wrote the record"),
     Column("pid", I64, ID, "", "Process id on that host; a process is normally one GPU, see `process`"),
 )
+_RANK = Column("rank", I32, ID, "", "Rank in this communicator, not the global rank")
+# Who wrote a record, in the order in which large tables have it.
+_WRITER = (*_COMMUNICATOR_KEY[:2], _RANK, *_COMMUNICATOR_KEY[2:], *_PROCESS_KEY)
 PROCESS = Column(
     "process", STRING, DERIVED, "", "<hostname>-pid<pid>, with its rank if the process drives several GPUs"
 )
@@ -81,18 +95,13 @@ ROLE = Column("parallel_role", STRING, DERIVED, "", "tensor, data, pipeline, exp
 # here; P2P records use the same columns (coll is then Send or Recv) and carry a peer.
 EVENT_COLUMNS: tuple[Column, ...] = (
     Column("kind", STRING, WORK, "", "collective or p2p", nullable=False),
-    *_COMMUNICATOR_KEY[:2],
-    Column("rank", I32, ID, "", "Rank in this communicator, not the global rank"),
-    *_COMMUNICATOR_KEY[2:],
-    *_PROCESS_KEY,
+    *_WRITER,
     Column(
         "inspector_output_format_version", STRING, ID, "", "Version the record claims; nixt goes by the keys instead"
     ),
     Column("git_rev", STRING, CONF, "", "git describe of the plugin's build; often empty"),
     Column("rec_mechanism", STRING, CONF, "", "How the plugin was attached"),
-    Column(
-        "dump_timestamp_us", I64, COUNT, "us", "Unix time at which the record was written, after the operation ended"
-    ),
+    count("dump_timestamp_us", "us", "Unix time at which the record was written, after the operation ended"),
     Column("coll", STRING, WORK, "", "NCCL function as written; Send or Recv for P2P"),
     Column("coll_algo", STRING, CONF, "", "NCCL algorithm (v4.2 and later)"),
     Column("coll_proto", STRING, CONF, "", "NCCL protocol (v4.2 and later)"),
@@ -136,17 +145,14 @@ EVENT_COLUMNS: tuple[Column, ...] = (
 CHANNEL_COLUMNS: tuple[Column, ...] = (
     Column("file_id", I32, ID, "", "File that contained the record", nullable=False),
     Column("kind", STRING, WORK, "", "collective or p2p", nullable=False),
-    *_COMMUNICATOR_KEY[:2],
-    Column("rank", I32, ID, "", "Rank in the communicator"),
-    *_COMMUNICATOR_KEY[2:],
-    *_PROCESS_KEY,
-    Column("dump_timestamp_us", I64, COUNT, "us", "Write time of the record"),
+    *_WRITER,
+    count("dump_timestamp_us", "us", "Write time of the record"),
     Column("coll", STRING, WORK, "", "NCCL function"),
     Column("coll_sn", U64, COUNT, "", "Sequence number of the operation"),
-    Column("start_ts", I64, COUNT, "us", "Host time at which NCCL prepared the operation; null if not observed"),
-    Column("stop_ts", I64, COUNT, "us", "Host time at which the launch call returned (not the end of the operation)"),
-    Column("start_sn", I64, COUNT, "", "Event order counter at the start of the operation"),
-    Column("stop_sn", I64, COUNT, "", "Event order counter at the end of the launch call"),
+    count("start_ts", "us", "Host time at which NCCL prepared the operation; null if not observed"),
+    count("stop_ts", "us", "Host time at which the launch call returned (not the end of the operation)"),
+    count("start_sn", "", "Event order counter at the start of the operation"),
+    count("stop_sn", "", "Event order counter at the end of the launch call"),
     Column("channel_id", pa.list_(I32), ID, "", "Channels in use; the following lists have one entry per channel"),
     Column(
         "kernel_start_ts", pa.list_(I64), COUNT, "us", "Host time at which the channel's kernel was observed to start"
@@ -161,13 +167,10 @@ CHANNEL_COLUMNS: tuple[Column, ...] = (
 # Lines that are the plugin's but describe no operation: loss counters (dump_stats) and proxy traces.
 AUXILIARY_COLUMNS: tuple[Column, ...] = (
     Column("file_id", I32, ID, "", "File that contained the line", nullable=False),
-    Column("byte_offset", I64, COUNT, "bytes", "Position in the decompressed file", nullable=False),
+    count("byte_offset", "bytes", "Position in the decompressed file", nullable=False),
     Column("record_kind", STRING, WORK, "", "dump_stats or proxy_trace", nullable=False),
-    *_COMMUNICATOR_KEY[:2],
-    Column("rank", I32, ID, "", "Rank in the communicator"),
-    *_COMMUNICATOR_KEY[2:],
-    *_PROCESS_KEY,
-    Column("dump_timestamp_us", I64, COUNT, "us", "Write time"),
+    *_WRITER,
+    count("dump_timestamp_us", "us", "Write time"),
     Column("coll_dropped_total", U64, COUNT, "records", "Collectives dropped so far, as counted by the plugin"),
     Column("p2p_dropped_total", U64, COUNT, "records", "P2P operations dropped so far, as counted by the plugin"),
     Column("body", STRING, ID, "", "The record's own part as JSON", nullable=False),
@@ -176,9 +179,9 @@ AUXILIARY_COLUMNS: tuple[Column, ...] = (
 REJECT_COLUMNS: tuple[Column, ...] = (
     Column("file_id", I32, ID, "", "File that contained the line", nullable=False),
     Column("path", STRING, ID, "", "Path below the run's directory", nullable=False),
-    Column("byte_offset", I64, COUNT, "bytes", "Position in the decompressed file", nullable=False),
-    Column("line", I64, COUNT, "", "Line number, from 1", nullable=False),
-    Column("bytes", I64, COUNT, "bytes", "Length of the rejected text", nullable=False),
+    count("byte_offset", "bytes", "Position in the decompressed file", nullable=False),
+    count("line", "", "Line number, from 1", nullable=False),
+    count("bytes", "bytes", "Length of the rejected text", nullable=False),
     Column("outcome", STRING, DERIVED, "", "rejected or foreign", nullable=False),
     Column("reason", STRING, DERIVED, "", "Why it is not a record", nullable=False),
     Column("sample", STRING, ID, "", "First characters of the text", nullable=False),
@@ -187,8 +190,8 @@ REJECT_COLUMNS: tuple[Column, ...] = (
 FILE_COLUMNS: tuple[Column, ...] = (
     Column("file_id", I32, ID, "", "Stable number of the file within the run", nullable=False),
     Column("path", STRING, ID, "", "Path below the run's directory", nullable=False),
-    Column("size_bytes", I64, COUNT, "bytes", "Size on disk", nullable=False),
-    Column("mtime_ns", I64, COUNT, "ns", "Modification time", nullable=False),
+    count("size_bytes", "bytes", "Size on disk", nullable=False),
+    count("mtime_ns", "ns", "Modification time", nullable=False),
     Column("fingerprint", STRING, ID, "", "Hash of size, head and tail of the file", nullable=False),
     Column(
         "compression", STRING, CONF, "", "Detected by magic bytes: none, gzip, bzip2, xz, zstd or lz4", nullable=False
@@ -204,52 +207,50 @@ FILE_COLUMNS: tuple[Column, ...] = (
     Column("problem", STRING, DERIVED, "", "What is wrong with the file, or why it was not read; null if nothing"),
     Column("hostname", STRING, ID, "", "Host according to the file name; null if it has none"),
     Column("pid", I64, ID, "", "Process id according to the file name; null if it has none"),
-    Column("first_dump_us", I64, COUNT, "us", "Earliest plausible write time in the file"),
-    Column("last_dump_us", I64, COUNT, "us", "Latest plausible write time in the file"),
-    Column("records_collective", I64, COUNT, "records", "Stored collectives", nullable=False),
-    Column("records_p2p", I64, COUNT, "records", "Stored P2P operations", nullable=False),
-    Column("records_auxiliary", I64, COUNT, "records", "Stored dump_stats and proxy_trace lines", nullable=False),
-    Column("records_duplicate", I64, COUNT, "records", "Records that were already stored", nullable=False),
-    Column("lines_rejected", I64, COUNT, "lines", "Lines that are not records", nullable=False),
-    Column("lines_foreign", I64, COUNT, "lines", "Lines recognised as another program's", nullable=False),
-    Column("bytes_read", I64, COUNT, "bytes", "After decompression and decoding to UTF-8", nullable=False),
-    Column("bytes_stored", I64, COUNT, "bytes", "Bytes of stored records", nullable=False),
-    Column("bytes_duplicate", I64, COUNT, "bytes", "Bytes of duplicates", nullable=False),
-    Column("bytes_rejected", I64, COUNT, "bytes", "Bytes of rejected lines", nullable=False),
-    Column(
+    count("first_dump_us", "us", "Earliest plausible write time in the file"),
+    count("last_dump_us", "us", "Latest plausible write time in the file"),
+    count("records_collective", "records", "Stored collectives", nullable=False),
+    count("records_p2p", "records", "Stored P2P operations", nullable=False),
+    count("records_auxiliary", "records", "Stored dump_stats and proxy_trace lines", nullable=False),
+    count("records_duplicate", "records", "Records that were already stored", nullable=False),
+    count("lines_rejected", "lines", "Lines that are not records", nullable=False),
+    count("lines_foreign", "lines", "Lines recognised as another program's", nullable=False),
+    count("bytes_read", "bytes", "After decompression and decoding to UTF-8", nullable=False),
+    count("bytes_stored", "bytes", "Bytes of stored records", nullable=False),
+    count("bytes_duplicate", "bytes", "Bytes of duplicates", nullable=False),
+    count("bytes_rejected", "bytes", "Bytes of rejected lines", nullable=False),
+    count(
         "bytes_foreign",
-        I64,
-        COUNT,
         "bytes",
         "Bytes of foreign files and lines, and of other programs' text on a line with a record",
         nullable=False,
     ),
-    Column("bytes_blank", I64, COUNT, "bytes", "Blank lines, byte order marks, padding", nullable=False),
+    count("bytes_blank", "bytes", "Blank lines, byte order marks, padding", nullable=False),
     Column("content_digest", STRING, ID, "", "Hash of the decompressed content; files with equal digests are copies"),
 )
 
 _SPAN = (
-    Column("records", I64, COUNT, "records", "Stored records", nullable=False),
-    Column("first_dump_us", I64, COUNT, "us", "Earliest plausible write time"),
-    Column("last_dump_us", I64, COUNT, "us", "Latest plausible write time"),
+    count("records", "records", "Stored records", nullable=False),
+    count("first_dump_us", "us", "Earliest plausible write time"),
+    count("last_dump_us", "us", "Latest plausible write time"),
 )
 
 MEMBERSHIP_COLUMNS: tuple[Column, ...] = (
     RUN,
     INCARNATION,
     *_COMMUNICATOR_KEY,
-    Column("rank", I32, ID, "", "Rank in the communicator"),
+    _RANK,
     *_PROCESS_KEY,
     PROCESS,
     *_SPAN,
-    Column("records_p2p", I64, COUNT, "records", "P2P operations among the records", nullable=False),
+    count("records_p2p", "records", "P2P operations among the records", nullable=False),
 )
 
 # Only where records of one communicator differ in its name, or a process holds several of its ranks.
 IDENTITY_COLUMNS: tuple[Column, ...] = (
     RUN,
     *_COMMUNICATOR_KEY,
-    Column("rank", I32, ID, "", "Rank in the communicator"),
+    _RANK,
     *_PROCESS_KEY,
     Column("common_name", STRING, DERIVED, "", "Name of the communicator in all other tables"),
     Column("common_nnodes", I32, DERIVED, "", "Its node count in all other tables"),
@@ -263,7 +264,7 @@ COMMUNICATOR_COLUMNS: tuple[Column, ...] = (
     INCARNATION,
     *_COMMUNICATOR_KEY,
     PLACEMENT,
-    Column("ranks_per_node", F64, DERIVED, "ranks", "n_ranks / nnodes"),
+    derived("ranks_per_node", "ranks", "n_ranks / nnodes"),
     Column("ranks_seen", I32, COUNT, "ranks", "Distinct ranks with records"),
     Column("hosts_seen", I32, COUNT, "hosts", "Distinct hosts with records"),
     ROLE,
@@ -314,10 +315,10 @@ CELL_COLUMNS: tuple[Column, ...] = (
     Column("second_min_pid", I64, ID, "", "Its process id"),
     Column("max_exec_time_us", F64, MEAS, "us", "Longest time: that of the first rank to arrive"),
     Column("sum_exec_time_us", F64, MEAS, "us", "Sum over ranks"),
-    Column("wait_us", F64, DERIVED, "us", "Time beyond the shortest, summed over ranks: rank-time spent waiting"),
-    Column("transfer_busbw_gbs", F64, DERIVED, "GB/s", "Bus bandwidth from the shortest time; null unless complete"),
-    Column("first_dump_us", I64, COUNT, "us", "Earliest write time among the ranks"),
-    Column("last_dump_us", I64, COUNT, "us", "Latest write time among the ranks"),
+    derived("wait_us", "us", "Time beyond the shortest, summed over ranks: rank-time spent waiting"),
+    derived("transfer_busbw_gbs", "GB/s", "Bus bandwidth from the shortest time; null unless complete"),
+    count("first_dump_us", "us", "Earliest write time among the ranks"),
+    count("last_dump_us", "us", "Latest write time among the ranks"),
 )
 
 _EVENT = {column.name: column for column in EVENT_COLUMNS}
@@ -332,7 +333,7 @@ KERNEL_TIME_COLUMNS: tuple[Column, ...] = (
     Column("parallel_role", STRING, DERIVED, "", "Role of the communicator, as in communicators"),
     _EVENT["coll_exec_time_us"],
     Column("coll_busbw_gbs", F64, MEAS, "GB/s", "Bus bandwidth as written"),
-    Column("records", I64, COUNT, "records", "Number of stored records with these values", nullable=False),
+    count("records", "records", "Number of stored records with these values", nullable=False),
 )
 
 # The physical tables of a run, in the order in which the store lists them.

@@ -4,7 +4,6 @@ from nixt_pipeline.inspector.taxonomy import (
     CELL_COLUMNS,
     EVENT_COLUMNS,
     F64,
-    I64,
     INCARNATION,
     PLACEMENT,
     PROCESS,
@@ -14,6 +13,8 @@ from nixt_pipeline.inspector.taxonomy import (
     U64,
     Column,
     Role,
+    count,
+    derived,
 )
 
 ID, COUNT, DERIVED = Role.IDENTIFIER, Role.COUNTER, Role.DERIVED
@@ -39,10 +40,10 @@ EVENT_DERIVED_COLUMNS: tuple[Column, ...] = (
     KERNEL_KEY,
     PLACEMENT,
     Column("comm_type", STRING, DERIVED, "", "coll_type as NVIDIA's exporter spells it (hca-only for nic-only)"),
-    Column("ranks_per_node", F64, DERIVED, "ranks", "n_ranks / nnodes"),
-    Column("wire_bytes", F64, DERIVED, "bytes", "Bytes a rank sends in a ring: 2S(n-1)/n, S(n-1) or S, by function"),
-    Column("algobw_recomputed_gbs", F64, DERIVED, "GB/s", "Algorithm bandwidth from size, ranks and time"),
-    Column("busbw_recomputed_gbs", F64, DERIVED, "GB/s", "Bus bandwidth from size, ranks and time"),
+    derived("ranks_per_node", "ranks", "n_ranks / nnodes"),
+    derived("wire_bytes", "bytes", "Bytes a rank sends in a ring: 2S(n-1)/n, S(n-1) or S, by function"),
+    derived("algobw_recomputed_gbs", "GB/s", "Algorithm bandwidth from size, ranks and time"),
+    derived("busbw_recomputed_gbs", "GB/s", "Bus bandwidth from size, ranks and time"),
 )
 
 _CELL = {column.name: column for column in CELL_COLUMNS}
@@ -56,11 +57,11 @@ SERIES_COLUMNS: tuple[Column, ...] = (
     Column("first_sn", U64, COUNT, "", "Smallest sequence number"),
     Column("last_sn", U64, COUNT, "", "Largest sequence number"),
     Column("sn_expected", U64, COUNT, "collectives", "last_sn - first_sn + 1"),
-    Column("sn_seen", I64, COUNT, "collectives", f"Sequence numbers of which a rank left a record{_COUNTED}"),
+    count("sn_seen", "collectives", f"Sequence numbers of which a rank left a record{_COUNTED}"),
     Column("records_expected", F64, COUNT, "records", "n_ranks * sn_expected"),
-    Column("records_captured", I64, COUNT, "records", f"Records of all ranks{_COUNTED}"),
-    Column("cells", I64, COUNT, "collectives", "Rows of cells"),
-    Column("complete_cells", I64, COUNT, "collectives", "Of those, rows in which every rank has a usable time"),
+    count("records_captured", "records", f"Records of all ranks{_COUNTED}"),
+    count("cells", "collectives", "Rows of cells"),
+    count("complete_cells", "collectives", "Of those, rows in which every rank has a usable time"),
 )
 
 _P2P_NAMES = ("coll", *(column.name for column in EVENT_COLUMNS if column.name.startswith("coll_")))
