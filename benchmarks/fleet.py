@@ -64,7 +64,7 @@ def sensor_tick(settings: Settings, runs: int) -> tuple[str, float, float]:
         directory.mkdir(parents=True, exist_ok=True)
         for file in range(FILES_PER_RUN):
             (directory / f"gpu-{file}-pid1.log").touch()
-    found, _ = find_runs(settings.landing_dir, settings.finished_markers)
+    found, _ = find_runs(settings)
     cursor = Cursor({directory.run: Attempt(directory.fingerprint, 1) for directory in found})
     with dg.DagsterInstance.ephemeral() as instance:
         return measure("sensor tick", lambda: tick(settings, instance, cursor, "ingest_run"))

@@ -97,11 +97,11 @@ def write_run(job: Job, cluster: Cluster, settings: Settings, seed: int = 0) -> 
     for analysis in ANALYSES:
         write_table(
             _table(_RESULT_ROWS.get(analysis.name, []), analysis_named(analysis.name).columns, job.run),
-            layout.results_path(settings, analysis.name, job.run),
+            layout.results_path(analysis.name, job.run, settings),
         )
     write_table(
         _table(list(_kernels(job, random)), RUN_KERNELS.columns, job.run),
-        layout.results_path(settings, RUN_KERNELS.name, job.run),
+        layout.results_path(RUN_KERNELS.name, job.run, settings),
     )
     _write_findings(job, bad, settings)
     write_manifest(manifest, settings)
@@ -192,7 +192,7 @@ def _write_findings(job: Job, bad: Sequence[str], settings: Settings) -> None:
         for host in bad
     ]  # fmt: skip
     rows = [{"number": number, **finding, **effect} for number, finding in enumerate(findings, start=1)]
-    path = layout.results_path(settings, "findings", job.run)
+    path = layout.results_path("findings", job.run, settings)
     write_table(_table(rows, FINDING_COLUMNS, job.run), path)
     diagnosis = {
         "schema": 1, "run": job.run, "verdict": "findings" if bad else "none-found", "reason": "",

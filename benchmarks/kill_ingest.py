@@ -23,7 +23,7 @@ from pathlib import Path
 
 from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import catalog, ingest
-from nixt_pipeline.store.leftovers import SUPERSEDED
+from nixt_pipeline.store.dropped import SUPERSEDED
 from nixt_pipeline.store.manifest import UnknownRunError
 
 RUN = "run"

@@ -255,7 +255,7 @@ def diagnosed(directory: Path, settings: Settings, analysed: bool, report: bool)
         for analysis in ANALYSES if analysed else ():
             result = compute(analysis, con, settings)
             if report:
-                write_table(result, layout.results_path(settings, analysis.name, run))
+                write_table(result, layout.results_path(analysis.name, run, settings))
         return diagnose_views(con, run, settings).to_json()
 
 

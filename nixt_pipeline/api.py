@@ -107,7 +107,7 @@ def repair_run(run: str, settings: Settings) -> None:
     if any(not checked.derived for checked in damaged):
         directory = logs_directory(run, settings)
         if directory is None:
-            raise NoLogsError(without_logs(settings, run))
+            raise NoLogsError(without_logs(run, settings))
         if not directory.is_dir():
             raise NoLogsError(f"the logs are gone: {directory}; put them back, or nixt ingest DIR --run {run}")
         missing = missing_logs(run, settings, directory)
@@ -118,7 +118,7 @@ def repair_run(run: str, settings: Settings) -> None:
             )
         ingest.ingest(directory, run, settings)
     if any(checked.derived for checked in damaged):
-        renew_damaged_note(settings, run)
+        renew_damaged_note(run, settings)
     if damaged and any(checked.derived for checked in found):
         analyse_run(run, settings)
 
@@ -139,7 +139,7 @@ def diagnose_run(run: str, settings: Settings) -> Diagnosis:
 
     Collectives (`cells`) that were not built yet are built first. Raises `UnknownRunError` and `DamagedError`.
     """
-    manifest = read_manifest(settings, run)
+    manifest = read_manifest(run, settings)
     with where_possible():
         discard_damaged_results(manifest, settings)
         if not layout.table_files(manifest.directory(settings), "cells"):
@@ -233,10 +233,10 @@ class Run:
     @property
     def report_path(self) -> Path:
         """Path of the run's report, whether or not it has been written."""
-        return layout.report_dir(self.settings, self.name) / "index.html"
+        return layout.report_dir(self.name, self.settings) / "index.html"
 
 
 def open_run(run: str, settings: Settings | None = None) -> Run:
     """Open an ingested run for reading. Raises `UnknownRunError`, whose message lists the stored runs."""
     settings = settings or load_settings()
-    return Run(read_manifest(settings, run), catalog.open_run(run, settings), settings)
+    return Run(read_manifest(run, settings), catalog.open_run(run, settings), settings)

@@ -63,7 +63,7 @@ def analyse(run: str, settings: Settings, progress: StepProgress | None = None) 
     An analysis that fails leaves no result, and a finding that says so. A run whose events were dropped keeps the
     results it has.
     """
-    if dropped(read_manifest(settings, run).directory(settings)):
+    if dropped(read_manifest(run, settings).directory(settings)):
         return
     steps, attempts = iter(range(len(ANALYSE) + 1)), Attempts()
 
@@ -98,9 +98,9 @@ def report(run: str, settings: Settings) -> Path:
     from nixt_pipeline.reporting.index import render_index
     from nixt_pipeline.reporting.report import render_run_report
 
-    page = layout.report_dir(settings, run) / "index.html"
+    page = layout.report_dir(run, settings) / "index.html"
     # Made while the events were there, it says more than one that is made without them.
-    if not (page.exists() and dropped(read_manifest(settings, run).directory(settings))):
+    if not (page.exists() and dropped(read_manifest(run, settings).directory(settings))):
         page = render_run_report(run, settings)
     render_index(settings)
     return page

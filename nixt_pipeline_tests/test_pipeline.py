@@ -71,15 +71,15 @@ def test_a_run_ends_in_the_same_files_with_dagster_and_without(tmp_path: Path) -
         assert execute(build_definitions(resource(with_dagster)), instance).success
 
     def files(of: Settings) -> set[str]:
-        roots = (read_manifest(of, RUN).directory(of), layout.report_dir(of, RUN))
+        roots = (read_manifest(RUN, of).directory(of), layout.report_dir(RUN, of))
         return {path.relative_to(root).as_posix() for root in roots for path in root.rglob("*") if path.is_file()}
 
     assert files(alone) == files(with_dagster)
     for step in ANALYSE[1:]:
-        a, b = (pq.read_table(layout.results_path(of, step.name, RUN)) for of in (alone, with_dagster))
+        a, b = (pq.read_table(layout.results_path(step.name, RUN, of)) for of in (alone, with_dagster))
         assert a.equals(b), step.name
     diagnoses = [
-        json.loads(layout.results_path(of, "findings", RUN).with_suffix(".json").read_text())
+        json.loads(layout.results_path("findings", RUN, of).with_suffix(".json").read_text())
         for of in (alone, with_dagster)
     ]
     assert diagnoses[0] == diagnoses[1]

@@ -226,7 +226,7 @@ def materialise(analysis: Analysis, run: str, settings: Settings, con: duckdb.Du
     left.
     """
     require_events(run, settings)
-    path = layout.results_path(settings, analysis.name, run)
+    path = layout.results_path(analysis.name, run, settings)
     with nullcontext(con) if con else catalog.open_run(run, settings) as connection:
         batches = _batches(analysis, connection, settings, {})
-        write_batches(batches, schema(analysis.columns), path, noting(settings, run, path))
+        write_batches(batches, schema(analysis.columns), path, noting(run, path, settings))

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from nixt_pipeline.analysis import base
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES, RecordFlag
+from nixt_pipeline.inspector.operations import RecordFlag
 from nixt_pipeline.inspector.taxonomy import CELL_COLUMNS, schema
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
@@ -143,7 +143,7 @@ SELECT
     round(sum_exec_time_us, 3) AS sum_exec_time_us,
     round(sum_exec_time_us - ranks_timed * min_exec_time_us, 3) AS wait_us,
     -- Only where nobody can finish before the last rank arrives is the shortest time the transfer.
-    CASE WHEN complete AND coll IN (SELECT unnest($sync_collectives))
+    CASE WHEN complete AND ends_together(coll)
         THEN busbw_gbs(coll, coll_msg_size_bytes, n_ranks, min_exec_time_us)
     END AS transfer_busbw_gbs,
     first_dump_us, last_dump_us
@@ -227,7 +227,6 @@ WITH placed AS (
 """
 
 _IMPLAUSIBLE = {"implausible": int(RecordFlag.TIMESTAMP_IMPLAUSIBLE)}
-_SYNC = {"sync_collectives": list(SYNC_COLLECTIVES)}
 
 
 def cell_batches(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
@@ -268,7 +267,7 @@ def _gather(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
         con.execute("INSERT INTO repeated_cells FROM repeated")
         for gathered in cells.batches(ROW_GROUP_ROWS):
             con.register("gathered", gathered)
-            yield from con.sql(_GATHERED, params=missing | _SYNC).to_arrow_reader(ROW_GROUP_ROWS)
+            yield from con.sql(_GATHERED, params=missing).to_arrow_reader(ROW_GROUP_ROWS)
 
 
 def _group(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
@@ -277,13 +276,13 @@ def _group(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
     [(approximate_cells,)] = con.sql(_APPROXIMATE_CELLS).fetchall()
     passes = approximate_cells // max(base.RECORDS_PER_PASS // _RECORDS_OF_A_CELL, 1) + 1
     for number in range(passes):
-        parameters = _IMPLAUSIBLE | _SYNC | {"passes": passes, "pass": number}
+        parameters = _IMPLAUSIBLE | {"passes": passes, "pass": number}
         yield from con.sql(_GROUPED, params=parameters).to_arrow_reader(ROW_GROUP_ROWS)
 
 
 def provide_cells(con: duckdb.DuckDBPyConnection, run: str, settings: Settings) -> None:
     """Give a connection of `open_run` the run's cells where they are not stored: for readers who may not store them."""
-    if layout.table_files(read_manifest(settings, run).directory(settings), "cells"):
+    if layout.table_files(read_manifest(run, settings).directory(settings), "cells"):
         return
     with catalog.open_run(run, settings) as other:
         batches = [batch.cast(schema(CELL_COLUMNS)) for batch in cell_batches(other)]
@@ -298,12 +297,12 @@ def build_cells(run: str, settings: Settings) -> int:
     Raises `UnknownRunError`, and `EventsDroppedError` for a run that has only its results left.
     """
     require_events(run, settings)
-    manifest = read_manifest(settings, run)
+    manifest = read_manifest(run, settings)
     require_files(manifest, settings, content=True)
     discard_damaged_results(manifest, settings)
     generation = manifest.directory(settings)
     kernel_times, cells = (generation / f"{table}.parquet" for table in ("kernel_times", "cells"))
     with catalog.open_run(run, settings) as con:
-        build_kernel_times(con, generation, noting(settings, run, kernel_times))
+        build_kernel_times(con, generation, noting(run, kernel_times, settings))
     with catalog.open_run(run, settings) as con:
-        return write_batches(cell_batches(con), schema(CELL_COLUMNS), cells, noting(settings, run, cells))
+        return write_batches(cell_batches(con), schema(CELL_COLUMNS), cells, noting(run, cells, settings))

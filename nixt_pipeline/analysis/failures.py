@@ -33,7 +33,7 @@ def try_to_materialise(
 
 def withhold(analysis: str, run: str, error: str, settings: Settings) -> None:
     """Remove the result of an analysis of a run, and note why."""
-    remove(layout.results_path(settings, analysis, run))
+    remove(layout.results_path(analysis, run, settings))
     write_text(json.dumps({"error": error}) + "\n", _note(analysis, run, settings))
 
 
@@ -43,4 +43,4 @@ def noted_error(analysis: str, run: str, settings: Settings) -> str | None:
 
 
 def _note(analysis: str, run: str, settings: Settings) -> Path:
-    return layout.results_path(settings, analysis, run).with_suffix(".json")
+    return layout.results_path(analysis, run, settings).with_suffix(".json")

@@ -119,4 +119,4 @@ def _advise(found: list[Checked], settings: Settings) -> None:
         say(f"to rebuild: nixt check {' '.join(rebuilt)} --repair")
     for run in damaged:
         if run not in rebuilt:
-            say(f"run {run}: {without_logs(settings, run)}")
+            say(f"run {run}: {without_logs(run, settings)}")

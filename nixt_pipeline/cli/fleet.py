@@ -82,8 +82,8 @@ def _tell_what_holds_no_record(settings: Settings) -> None:
     if not known:
         say(f"There is no run in {settings.data_dir.absolute()}; NIXT_DATA_DIR or a nixt.toml sets another store.")
     for run in (run for run, records in known.items() if not records):
-        say(f"{run}: {unread.first_words(read_manifest(settings, run))}")
-    for name, reason in not_taken_up(settings, known).items():
+        say(f"{run}: {unread.first_words(read_manifest(run, settings))}")
+    for name, reason in not_taken_up(known, settings).items():
         say(f"{name}: not processed: {reason}")
 
 
@@ -172,7 +172,7 @@ def baselines(
         raise click.UsageError("give only one of --pin, --reject and --reset")
     with input_errors():
         for run, kind in given:
-            read_manifest(settings, run)
+            read_manifest(run, settings)
             decide(run, Decision.model_validate({"decision": kind, "reason": reason}) if kind else None, settings)
         judge = update_baselines if given else current_baselines
         rows = judge(catalog_rows(settings), settings).to_pylist()

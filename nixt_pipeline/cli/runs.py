@@ -188,7 +188,7 @@ def run_with_records(run_or_directory: str, settings: Settings) -> str:
         raise InputError(f"no directory and no run of that name: {visible(run_or_directory)}")
     else:
         run = run_or_directory
-    if not read_manifest(settings, run).records["stored"]:
+    if not read_manifest(run, settings).records["stored"]:
         raise InputError(unread.no_records(run, settings))
     return run
 

@@ -41,9 +41,7 @@ def look(settings: Settings, take_up: Callable[[RunDirectory], None], given_up: 
     """
     path = settings.data_dir / _STATE
     known = read_json(path, lambda content: dict(content.items()), "every finished run is processed again") or {}
-    directories, skipped = find_runs(
-        settings.landing_dir, settings.finished_markers, follow_links=settings.follow_links
-    )
+    directories, skipped = find_runs(settings)
     done, failed, waiting = [], {}, without_emptied(skipped, known)
     for directory in directories:
         if directory.fingerprint in (known.get(directory.run), given_up.get(directory.run)):

@@ -56,7 +56,7 @@ def collective_cells(
     """
     run = context.partition_key
     rows = cells.build_cells(run, settings)
-    path = layout.table_files(read_manifest(settings, run).directory(settings), "cells")[0]
+    path = layout.table_files(read_manifest(run, settings).directory(settings), "cells")[0]
     with duckdb.get_connection(run) as con:
         longest = con.sql("SELECT * FROM cells ORDER BY wait_us DESC NULLS LAST LIMIT 12").to_arrow_table()
         numbers = cell_profile(con).to_pylist()[0]
@@ -81,7 +81,7 @@ def analysis_asset(analysis: Analysis) -> dg.AssetsDefinition:
     )
     def asset(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings], duckdb: StoreDuckDB) -> Result:
         run = context.partition_key
-        path = layout.results_path(settings, analysis.name, run)
+        path = layout.results_path(analysis.name, run, settings)
         with duckdb.get_connection(run) as con:
             failure = try_to_materialise(analysis, run, settings, con)
             if failure:
@@ -166,15 +166,15 @@ def findings(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Setti
     shown = {
         "verdict": diagnosis.verdict,
         "in words": dg.MetadataValue.md(as_markdown(diagnosis)),
-        "json": dg.MetadataValue.path(str(json_path(settings, run).resolve())),
+        "json": dg.MetadataValue.path(str(json_path(run, settings).resolve())),
         "first rows": arrow_preview(table, _FINDINGS),
     }
     numbers = {"urgent": len(diagnosis.at_least("P1")), **coverage}
-    return result(layout.results_path(settings, NAME, run), table.num_rows, shown, numbers)
+    return result(layout.results_path(NAME, run, settings), table.num_rows, shown, numbers)
 
 
 def _judge_findings(run: str, settings: Settings) -> Iterator[Verdict]:
-    path = json_path(settings, run)
+    path = json_path(run, settings)
     content = read_json(path, dict, f"materialise {NAME} again")
     if content is None:
         raise FileNotFoundError(f"run {run} has no {path}; rematerialise {NAME}")

@@ -167,7 +167,7 @@ def event_store(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Se
     manifest = ingest.publish_run(run, settings)
     generation = manifest.directory(settings)
     with duckdb.get_connection(run) as con:
-        build_kernel_times(con, generation, noting(settings, run, generation / "kernel_times.parquet"))
+        build_kernel_times(con, generation, noting(run, generation / "kernel_times.parquet", settings))
         first = con.sql("FROM events").limit(12).to_arrow_table()
         by_function = con.sql(
             "SELECT coll, coll_type, count(*) AS records FROM events GROUP BY ALL ORDER BY ALL"
@@ -187,7 +187,7 @@ def event_store(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Se
 
 
 def _judge_events(run: str, settings: Settings) -> Iterator[Verdict]:
-    files = layout.table_files(read_manifest(settings, run).directory(settings), "events")
+    files = layout.table_files(read_manifest(run, settings).directory(settings), "events")
     yield judge_columns(files, taxonomy.EVENT_COLUMNS)
     yield judge_rows(files, ingest.validated_summary(run, settings).records["stored"])
     with closing(catalog.open_run(run, settings)) as con:

@@ -207,9 +207,7 @@ def explain(waiting: Mapping[str, str]) -> str:
 def tick(settings: Settings, instance: dg.DagsterInstance, cursor: Cursor, job_name: str) -> dg.SensorResult:
     """One look at the landing directory within `sensor_budget_s`. Raises `LandingError` when it cannot be listed."""
     deadline = time.monotonic() + settings.sensor_budget_s
-    directories, skipped = find_runs(
-        settings.landing_dir, settings.finished_markers, deadline, cursor.resume_at, settings.follow_links
-    )
+    directories, skipped = find_runs(settings, deadline, cursor.resume_at)
     now = time.time()
     decision = decide(
         directories,

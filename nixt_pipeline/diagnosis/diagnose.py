@@ -89,7 +89,7 @@ def diagnose_views(
     A detector that fails becomes a finding, as does what failed in `attempts` before. Leaves temporary tables on the
     connection.
     """
-    ending = ending_of(read_manifest(settings, run), settings)
+    ending = ending_of(read_manifest(run, settings), settings)
     limits, attempts = settings.thresholds, attempts or Attempts()
     opened = attempts.decisive("how much was recorded", _open, con, ending, limits, attempts)
     if opened is None:

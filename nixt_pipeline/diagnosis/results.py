@@ -17,8 +17,7 @@ from nixt_pipeline.store.files import replacing
 from nixt_pipeline.store.integrity import require_files
 from nixt_pipeline.store.manifest import read_manifest
 from nixt_pipeline.store.reading import read_json
-from nixt_pipeline.store.results import write_result
-from nixt_pipeline.store.seals import noting
+from nixt_pipeline.store.seals import noting, write_result
 
 NAME = "findings"
 
@@ -57,9 +56,9 @@ def findings_table(diagnosis: Diagnosis) -> pa.Table:
     return pa.Table.from_pylist([{name: row.get(name) for name in columns.names} for row in rows], schema=columns)
 
 
-def json_path(settings: Settings, run: str) -> Path:
+def json_path(run: str, settings: Settings) -> Path:
     """The JSON of a run's diagnosis."""
-    return layout.results_path(settings, NAME, run).with_suffix(".json")
+    return layout.results_path(NAME, run, settings).with_suffix(".json")
 
 
 def materialise_findings(
@@ -84,7 +83,7 @@ def compute_findings(
 ) -> Diagnosis:
     """What `materialise_findings` would store."""
     require_events(run, settings)
-    require_files(read_manifest(settings, run), settings, content=True)
+    require_files(read_manifest(run, settings), settings, content=True)
     diagnosis = diagnose(run, settings, attempts)
     if also:
         compared = Attempts()
@@ -97,12 +96,12 @@ def store_findings(diagnosis: Diagnosis, settings: Settings) -> None:
     """Write both files of a diagnosis. Raises `StorageError`."""
     run = diagnosis.run
     write_result(findings_table(diagnosis), NAME, run, settings)
-    path = json_path(settings, run)
+    path = json_path(run, settings)
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(diagnosis.to_json(), indent=1) + "\n", encoding="utf-8")
-        noting(settings, run, path)(temporary)
+        noting(run, path, settings)(temporary)
 
 
 def stored_diagnosis(run: str, settings: Settings) -> Diagnosis | None:
     """A run's diagnosis as it was stored; None when the run has not been diagnosed, or the file is damaged."""
-    return read_json(json_path(settings, run), Diagnosis.from_json, f"nixt diagnose {run} makes it again")
+    return read_json(json_path(run, settings), Diagnosis.from_json, f"nixt diagnose {run} makes it again")

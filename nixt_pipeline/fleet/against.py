@@ -174,7 +174,7 @@ def compare_with(
 def _state(run: str, reference: Reference | None, settings: Settings) -> str:
     """Changes with the run, with what it is compared with, and with the kernels and findings of each."""
     names = (run, *(reference.runs if reference else ()))
-    paths = {name: [layout.results_path(settings, result, name) for result in _RESULTS] for name in names}
+    paths = {name: [layout.results_path(result, name, settings) for result in _RESULTS] for name in names}
     times = {name: "/".join(str(path.stat().st_mtime_ns) for path in paths[name] if path.exists()) for name in names}
     return " ".join((VERSION, *(f"{name}@{time}" for name, time in times.items())))
 

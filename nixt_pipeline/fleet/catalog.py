@@ -213,7 +213,7 @@ def stored_rows(runs: Sequence[str], settings: Settings) -> dict[str, dict[str, 
 
 def _state(manifest: Manifest, settings: Settings) -> str:
     """Changes when the run was ingested or analysed again."""
-    paths = [layout.results_path(settings, name, manifest.run) for name in _RESULTS]
+    paths = [layout.results_path(name, manifest.run, settings) for name in _RESULTS]
     times = [str(path.stat().st_mtime_ns) if path.exists() else "-" for path in paths]
     return " ".join((VERSION, manifest.generation, manifest.ingested_at, *times))
 
@@ -253,7 +253,7 @@ def _describe_runs(manifests: Sequence[Manifest], settings: Settings) -> dict[st
 def _files(name: str, manifest: Manifest, settings: Settings) -> list[Path]:
     if name in dict(_TABLES):
         return layout.table_files(manifest.directory(settings), name)
-    path = layout.results_path(settings, name, manifest.run)
+    path = layout.results_path(name, manifest.run, settings)
     return [path] if path.exists() else []
 
 

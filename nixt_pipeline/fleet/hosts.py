@@ -185,7 +185,7 @@ def _trend(named: Sequence[bool]) -> str:
 
 def _all_findings(runs: Iterable[str], settings: Settings) -> dict[str, list[dict[str, Any]]]:
     """The findings of many runs."""
-    paths = [layout.results_path(settings, "findings", run) for run in runs]
+    paths = [layout.results_path("findings", run, settings) for run in runs]
     files = [path for path in paths if path.exists()]
     if not files:
         return {}

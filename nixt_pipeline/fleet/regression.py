@@ -27,9 +27,9 @@ def with_regression(diagnosis: Diagnosis, settings: Settings) -> Diagnosis:
 def _compare_with_baseline(diagnosis: Diagnosis, settings: Settings) -> Comparison | None:
     """The comparison with an established baseline; None when there is none."""
     run, baselines = diagnosis.run, read_baselines(settings)
-    if not baselines.num_rows or not layout.results_path(settings, RUN_KERNELS.name, run).exists():
+    if not baselines.num_rows or not layout.results_path(RUN_KERNELS.name, run, settings).exists():
         return None
-    facts = describe_run(read_manifest(settings, run), settings)
+    facts = describe_run(read_manifest(run, settings), settings)
     # What it is diagnosed with now, not what was stored of it before.
     findings = tuple(findings_table(diagnosis).to_pylist())
     summary = replace(stored_summary(run, facts, settings), findings=findings)
@@ -38,7 +38,7 @@ def _compare_with_baseline(diagnosis: Diagnosis, settings: Settings) -> Comparis
     if reference is None:
         return None
     rows = stored_rows(reference.runs, settings)
-    known = {name: row for name, row in rows.items() if layout.results_path(settings, RUN_KERNELS.name, name).exists()}
+    known = {name: row for name, row in rows.items() if layout.results_path(RUN_KERNELS.name, name, settings).exists()}
     groups = tuple(tuple(name for name in group if name in known) for group in reference.groups)
     left = Reference(reference.kind, tuple(group for group in groups if group))
     return compare_with(summary, left, known, settings) if left.groups else None

@@ -19,9 +19,9 @@ from nixt_pipeline.fleet.catalog import catalog_rows
 from nixt_pipeline.fleet.tables import FleetTable, Row
 from nixt_pipeline.inspector.taxonomy import I64, RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
-from nixt_pipeline.store import layout, leftovers
+from nixt_pipeline.store import layout
 from nixt_pipeline.store.catalog import publish_catalog
-from nixt_pipeline.store.dropped import dropped
+from nixt_pipeline.store.dropped import collect, dropped
 from nixt_pipeline.store.ingest import run_lock
 from nixt_pipeline.store.manifest import published_runs, read_manifest
 from nixt_pipeline.store.retention import drop_events, event_bytes
@@ -122,8 +122,8 @@ def apply_retention(steps: Sequence[Step], now: datetime, settings: Settings) ->
         # Nobody is led to the files any more before they go.
         publish_catalog(settings)
     for run in published_runs(settings):
-        with run_lock(settings, run):
-            leftovers.collect(settings, run)
+        with run_lock(run, settings):
+            collect(run, settings)
     return done
 
 
@@ -143,8 +143,8 @@ def write_steps(steps: Sequence[Step], settings: Settings) -> pa.Table:
 
 def _held(row: Row, used: set[str], policy: Policy, settings: Settings) -> str:
     """Why a run keeps its events whatever the limits."""
-    has_results = layout.results_path(settings, RUN_KERNELS.name, row["run"]).exists() and row["analysed"]
-    if dropped(read_manifest(settings, row["run"]).directory(settings)) is not None:
+    has_results = layout.results_path(RUN_KERNELS.name, row["run"], settings).exists() and row["analysed"]
+    if dropped(read_manifest(row["run"], settings).directory(settings)) is not None:
         return ""  # after the marker was written: there is nothing left to keep
     if not (has_results and row["verdict"]):
         return "not analysed yet"

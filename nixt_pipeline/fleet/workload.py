@@ -39,7 +39,7 @@ def all_kernels(runs: Iterable[str], settings: Settings) -> dict[str, list[dict[
     opening thousands of files takes longer than all that is done with them.
     """
     merged = settings.data_dir / "results" / "all_kernels.parquet"
-    paths = {run: layout.results_path(settings, RUN_KERNELS.name, run) for run in runs}
+    paths = {run: layout.results_path(RUN_KERNELS.name, run, settings) for run in runs}
     states = {run: str(path.stat().st_mtime_ns) for run, path in paths.items() if path.exists()}
     stored = read_cache(merged, _MERGED.names)
     kept = [row for row in (stored.to_pylist() if stored else ()) if states.get(row["run"]) == row["state"]]

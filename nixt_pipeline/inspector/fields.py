@@ -51,7 +51,7 @@ class Fields:
         self._size_bytes: int | None = None
 
     def identity(self) -> dict[str, Any]:
-        """The columns of header and metadata."""
+        """The columns of header and metadata, in the order in which `events` has them."""
         header, metadata = self.header, self.metadata
         comm_name = self.text(header, "comm_name")
         timestamp = self.integer(metadata, "dump_timestamp_us", INT64)

@@ -2,11 +2,16 @@
 
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import Any
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer
 
 from nixt_pipeline.inspector.records import Row
 
 _SUMS = ("records_", "lines", "bytes_")
+# Keys of JSON are texts.
+_AS_PAIRS = PlainSerializer(lambda counters: list(counters.items()))
+_FROM_PAIRS = BeforeValidator(lambda pairs: {tuple(counter): span for counter, span in pairs})
 
 
 @dataclass
@@ -41,20 +46,7 @@ class FileSummary:
     # Whether lines of it say whose they are only together with a marker before them.
     stateful: bool = False
     # First and last sequence number of each communicator, rank, process and function.
-    counters: dict[Row, tuple[int, int]] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """A form that JSON can hold, read back by `from_json`."""
-        content = {column.name: getattr(self, column.name) for column in fields(self)}
-        return content | {"processes": list(self.processes), "counters": list(self.counters.items())}
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> "FileSummary":
-        """The inverse of `to_json`."""
-        summary = cls(**content)
-        summary.processes = {(host, pid) for host, pid in content["processes"]}
-        summary.counters = {tuple(counter): (first, last) for counter, (first, last) in content["counters"]}
-        return summary
+    counters: Annotated[dict[Row, tuple[int, int]], _AS_PAIRS, _FROM_PAIRS] = field(default_factory=dict)
 
 
 def settle(summary: FileSummary) -> FileSummary:

@@ -5,17 +5,18 @@ import codecs
 import hashlib
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import orjson
 import xxhash
+from pydantic import TypeAdapter
 
 from nixt_pipeline.errors import NixtError
 from nixt_pipeline.inspector.decoder import has_inspector_vocabulary
 from nixt_pipeline.inspector.decompression import compression_of
-from nixt_pipeline.inspector.opening import open_regular, sparse
+from nixt_pipeline.inspector.opening import Found, link_root, open_regular, sparse, walk_files
 from nixt_pipeline.inspector.set_aside import (
     archive_reason,
     foreign_content_reason,
@@ -23,7 +24,7 @@ from nixt_pipeline.inspector.set_aside import (
     leftover_reason,
     unfolded_beginning,
 )
-from nixt_pipeline.inspector.walk import Found, walk_files
+from nixt_pipeline.settings import Settings
 
 # The plugin's own name, with what forks and compression append: <host>-pid<pid>[-<epoch>].log[.gz]
 _LOG_NAME = re.compile(r"(?P<host>.+)-pid(?P<pid>\d{1,18})(?:-\d+)?\.(?:log|jsonl?)(?:\.\w+)?", re.ASCII)
@@ -89,45 +90,37 @@ class Inventory:
         state = "\n".join(f"{file.path}\0{file.size_bytes}\0{file.mtime_ns}\0{file.fingerprint}" for file in self.files)
         return hashlib.blake2b(state.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
-    def to_json(self) -> str:
-        """As JSON, read back by `from_json`."""
-        return orjson.dumps(self, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
-    @classmethod
-    def from_json(cls, text: str | bytes) -> "Inventory":
-        """The inverse of `to_json`."""
-        content = orjson.loads(text)
-        return cls(content["run"], content["directory"], tuple(LogFile(**file) for file in content["files"]))
+# To JSON and back.
+INVENTORY = TypeAdapter(Inventory)
 
 
 class TooManyFilesError(NixtError, OSError):
     """The directory holds more files than the settings allow."""
 
 
-def take_inventory(
-    directory: Path,
-    run: str,
-    markers: tuple[str, ...],
-    max_files: int,
-    left_out: tuple[Path, ...] = (),
-    root: Path | None = None,
-) -> Inventory:
-    """List the files of the run in `directory`, leaving out its `run.json`, the files named in `markers` and the
-    directories `left_out`; links are followed as far as they stay below `root`.
+def take_inventory(directory: Path, run: str, settings: Settings) -> Inventory:
+    """List the files of the run in `directory`, leaving out its `run.json` and the finished markers.
 
-    Raises `OSError` when the directory itself cannot be listed, has a name that is not UTF-8, or holds more than
-    `max_files`.
+    Raises `OSError` when the directory itself cannot be listed, has a name that is not UTF-8, or holds too many files.
     """
     location = str(directory.resolve())
     if _shown(location) != location:
         raise OSError(f"the name {_shown(location)} is not UTF-8; rename it")
-    walked = walk_files(directory, left_out, root)
-    wanted = (found for found in walked if found.path != RUN_INFO_FILE and found.entry.name not in markers)
-    found = list(islice(wanted, max_files + 1))
-    if len(found) > max_files:
-        raise TooManyFilesError(f"more than {max_files} files; raise NIXT_MAX_FILES if that is meant")
+    found = list(islice(files_below(directory, settings), settings.max_files + 1))
+    if len(found) > settings.max_files:
+        raise TooManyFilesError(f"more than {settings.max_files} files; raise NIXT_MAX_FILES if that is meant")
     files = [describe(file) for file in found]
     return Inventory(run, location, tuple(sorted(files, key=lambda file: file.path)))
+
+
+def files_below(directory: Path, settings: Settings) -> Iterator[Found]:
+    """What may be a log of the run in `directory`: neither its `run.json`, nor a finished marker, nor what this program
+    writes itself."""
+    own = (settings.data_dir, settings.reports_dir)
+    for found in walk_files(directory, own, link_root(directory, settings)):
+        if found.path != RUN_INFO_FILE and found.entry.name not in settings.finished_markers:
+            yield found
 
 
 def has_log_name(name: str) -> bool:
@@ -206,11 +199,15 @@ def begins_with(path: Path, size_bytes: int, fingerprint: str) -> bool:
 
 
 def _ends(path: Path, size_bytes: int) -> tuple[bytes, bytes]:
-    """What begins and ends the first `size_bytes` of a file."""
-    with open_regular(path) as file:
-        head = file.read(min(_END_BYTES, size_bytes))
-        file.seek(max(0, size_bytes - _END_BYTES))
-        return head, file.read(min(_END_BYTES, size_bytes))
+    """What begins and ends the first `size_bytes` of a file; nothing of one that cannot be read: decoding will meet the
+    same error, and the books say so."""
+    try:
+        with open_regular(path) as file:
+            head = file.read(min(_END_BYTES, size_bytes))
+            file.seek(max(0, size_bytes - _END_BYTES))
+            return head, file.read(min(_END_BYTES, size_bytes))
+    except OSError:
+        return b"", b""
 
 
 def _fingerprint(head: bytes, tail: bytes, size_bytes: int) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 from nixt_pipeline.inspector.envelopes import header_hint
 from nixt_pipeline.inspector.fields import INT32, INT64, UINT64, Fields, RejectedError, to_json
-from nixt_pipeline.inspector.traces import trace_columns
 from nixt_pipeline.settings import Thresholds
 
 Row = tuple[Any, ...]
@@ -18,6 +17,8 @@ Row = tuple[Any, ...]
 _BODY_KEYS = ("sn", "msg_size_bytes", "exec_time_us", "timing_source", "algobw_gbs", "busbw_gbs", "algo", "proto")
 _KINDS = {"coll_perf": ("collective", "coll"), "p2p_perf": ("p2p", "p2p")}
 _BODIES = (*_KINDS, "dump_stats", "proxy_trace")
+# Who wrote a record, and when.
+_WRITER = ("id", "comm_name", "rank", "n_ranks", "nnodes", "hostname", "pid", "dump_timestamp_us")
 _COUNTED_BY_MARKER = ("coll_records", "p2p_records", "proxy_records")
 
 
@@ -121,11 +122,7 @@ class RecordTyper:
         fields.keep_unknown(value, body_key, known)
         event = (
             kind,
-            *(identity[name] for name in ("id", "comm_name", "rank", "n_ranks", "nnodes", "hostname", "pid")),
-            *(
-                identity[name]
-                for name in ("inspector_output_format_version", "git_rev", "rec_mechanism", "dump_timestamp_us")
-            ),
+            *identity.values(),
             coll,
             *tail,
             int(fields.flags),
@@ -135,9 +132,8 @@ class RecordTyper:
         )
         channels = None
         if "event_trace_sn" in fields.body or "event_trace_ts" in fields.body:
-            names = ("id", "comm_name", "rank", "n_ranks", "nnodes", "hostname", "pid", "dump_timestamp_us")
-            shared = (self.file_id, kind, *(identity[name] for name in names), coll, sequence_number)
-            channels = (*shared, *trace_columns(fields.body, prefix))
+            shared = (self.file_id, kind, *(identity[name] for name in _WRITER), coll, sequence_number)
+            channels = (*shared, *_trace_columns(fields.body, prefix))
         process = (identity["hostname"], identity["pid"])
         return Typed(event, channels, process=process, dump_timestamp_us=fields.plausible_timestamp_us)
 
@@ -154,7 +150,54 @@ class RecordTyper:
                 fields.integer(body, "coll_dropped_total", UINT64),
                 fields.integer(body, "p2p_dropped_total", UINT64),
             )
-        names = ("id", "comm_name", "rank", "n_ranks", "nnodes", "hostname", "pid", "dump_timestamp_us")
-        row = (self.file_id, offset, kind, *(identity[name] for name in names), *dropped, to_json(body))
+        row = (self.file_id, offset, kind, *(identity[name] for name in _WRITER), *dropped, to_json(body))
         process = (identity["hostname"], identity["pid"])
         return Typed(auxiliary=row, process=process, dump_timestamp_us=fields.plausible_timestamp_us)
+
+
+def _trace_columns(body: dict[str, Any], prefix: str) -> tuple[Any, ...]:
+    """Event counters and host times of the operation and of each channel's kernel. A zero means "not observed" in the
+    plugin's arrays, and a channel of zeros was not in use."""
+    times, order = _dict(body.get("event_trace_ts")), _dict(body.get("event_trace_sn"))
+    time_events, order_events = _by_channel(times), _by_channel(order)
+    channels = sorted(
+        channel
+        for channel in time_events.keys() | order_events.keys()
+        if any(
+            _positive(v)
+            for events in (time_events, order_events)
+            for k, v in events.get(channel, {}).items()
+            if k != "channel_id"
+        )
+    )
+    lists = [
+        [_positive(events.get(channel, {}).get(f"kernel_{name}_{suffix}")) for channel in channels]
+        for events, suffix in ((time_events, "ts"), (order_events, "sn"))
+        for name in ("start", "stop", "record")
+    ]
+    return (
+        _positive(times.get(f"{prefix}_start_ts")),
+        _positive(times.get(f"{prefix}_stop_ts")),
+        _positive(order.get(f"{prefix}_start_sn")),
+        _positive(order.get(f"{prefix}_stop_sn")),
+        channels,
+        *lists,
+    )
+
+
+def _by_channel(trace: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    events = trace.get("kernel_events")
+    pairs = (
+        (event.get("channel_id"), event)
+        for event in (events if isinstance(events, list) else [])
+        if isinstance(event, dict)
+    )
+    return {channel: event for channel, event in pairs if type(channel) is int and 0 <= channel < 2**31}
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _positive(value: object) -> int | None:
+    return value if type(value) is int and 0 < value <= INT64[1] else None

@@ -14,10 +14,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nixt_pipeline.errors import NixtError
 from nixt_pipeline.inspector.inventory import RUN_INFO_FILE, LogFile
-from nixt_pipeline.inspector.opening import FollowLinks, leads_out, link_root, open_regular
+from nixt_pipeline.inspector.opening import leads_out, link_root, open_regular, walk_files
 from nixt_pipeline.inspector.set_aside import leftover_reason
 from nixt_pipeline.inspector.slurm import job_state
-from nixt_pipeline.inspector.walk import walk_files
 from nixt_pipeline.settings import Settings
 
 _DUMP_DIRECTORY = re.compile(r"nccl-inspector-(?P<job>.+)")
@@ -151,7 +150,7 @@ def _is_deeper(value: object, levels: int) -> bool:
 
 def run_info(directory: Path, settings: Settings) -> dict[str, object]:
     """What is known of a run beside its logs: its `run.json`, and from Slurm the state of its job if that lacks it."""
-    info = read_run_info(directory, link_root(directory, settings.landing_dir, settings.follow_links))
+    info = read_run_info(directory, link_root(directory, settings))
     job = slurm_job_id(directory)
     if settings.sacct_command and job and "state" not in info:
         state = job_state(settings.sacct_command, job)
@@ -161,13 +160,9 @@ def run_info(directory: Path, settings: Settings) -> dict[str, object]:
 
 
 def find_runs(
-    landing: Path,
-    markers: tuple[str, ...] = ("_SUCCESS",),
-    deadline: float | None = None,
-    start: str = "",
-    follow_links: FollowLinks = "within",
+    settings: Settings, deadline: float | None = None, start: str = ""
 ) -> tuple[list[RunDirectory], dict[str, str]]:
-    """The runs below `landing`, and why other directories were skipped (relative path -> reason).
+    """The runs below the landing directory, and why other directories were skipped (relative path -> reason).
 
     A run is a directory directly below the landing directory, unless that one merely groups runs: then each directory
     in it that is named `nccl-inspector-*`, holds a `run.json` or a finished marker, is a run. Looking stops at
@@ -175,7 +170,8 @@ def find_runs(
     `start` and wraps around, so that a landing directory too large for one budget is seen whole over several calls.
     A dump directory without a log in it is skipped, too. Raises `LandingError`.
     """
-    root = link_root(landing, landing, follow_links)
+    landing, markers = settings.landing_dir, settings.finished_markers
+    root = link_root(landing, settings)
     runs: list[RunDirectory] = []
     skipped: dict[str, str] = {}
     try:

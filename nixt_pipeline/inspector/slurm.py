@@ -33,7 +33,6 @@ _HEADERS = {"STATE", "ST", "JOBID"}
 _JOB_ID = re.compile(r"\d+(?:[_+.]\S+)?")
 # `sacct: error: ...`, `slurm_load_jobs error: ...`, `error: ...`
 _MESSAGE = re.compile(r"\s*(?:[\w.-]+(?::\s*|\s+))?(?:(?P<error>error|fatal)|warning|debug\d?|info)\s*:", re.IGNORECASE)
-_TIMEOUT_S = 5.0
 _SHOWN_CHARACTERS = 100
 
 
@@ -45,7 +44,7 @@ class JobState:
     words: str
 
 
-def job_state(command: str, job: str) -> JobState:
+def job_state(command: str, job: str, timeout_s: float = 5.0) -> JobState:
     """Ask `command`, to which the job id is appended; what cannot be asked or understood is said in words."""
     try:
         answer = subprocess.run(
@@ -53,11 +52,11 @@ def job_state(command: str, job: str) -> JobState:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_TIMEOUT_S,
+            timeout=timeout_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return JobState(None, f"{command} did not answer within {_TIMEOUT_S:.0f} s")
+        return JobState(None, f"{command} did not answer within {timeout_s:.0f} s")
     except (OSError, ValueError) as error:
         return JobState(None, f"{command} cannot be started: {error}")
     if answer.returncode != 0:

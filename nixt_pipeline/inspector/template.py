@@ -65,12 +65,12 @@ class Decoded:
 
 
 class TemplateDecoder:
-    """Decodes the blocks of one file, in order."""
+    """Decodes the blocks of one file, in order; at most so many `records` and `careful` lines come in one step."""
 
-    def __init__(self, file_id: int, thresholds: Thresholds, first_line: int = 1) -> None:
-        self._file_id, self._thresholds, self._first_line = file_id, thresholds, first_line
+    def __init__(self, file_id: int, thresholds: Thresholds, records: int = _RECORDS, careful: int = _CAREFUL) -> None:
+        self._file_id, self._thresholds, self._most_careful = file_id, thresholds, careful
         self._registry = _Registry()
-        self._out = scan_arrays.new_output(_RECORDS, _CHANNELS, _CAREFUL)
+        self._out = scan_arrays.new_output(records, _CHANNELS, careful)
         self._progress = np.array([0, 0, 0, 0, 0, -1, 0], np.int64)
         self._limits = scan_arrays.Limits(
             np.uint64(thresholds.ingest.wrapped_exec_time_us),
@@ -126,7 +126,7 @@ class TemplateDecoder:
                     self._out = scan_arrays.with_counters(self._out, self._registry.headers())
                 else:
                     start = self._leave_to_careful(block, start, end)
-            if status == scanner.FULL or progress[2] >= _CAREFUL or (status == scanner.DONE and progress[2]):
+            if status == scanner.FULL or progress[2] >= self._most_careful or (status == scanner.DONE and progress[2]):
                 yield self._flush()
 
     def finish(self) -> Iterator[Decoded]:
@@ -147,7 +147,7 @@ class TemplateDecoder:
     def _flush(self) -> Decoded:
         progress, out = self._progress, self._out
         records, lines = int(progress[0]), int(progress[2])
-        careful = [CarefulLine(int(a), int(b), int(n) + self._first_line) for a, b, n in out.careful[:lines]]
+        careful = [CarefulLine(int(a), int(b), int(n) + 1) for a, b, n in out.careful[:lines]]
         columns = self._columns(records)
         p2p = int(np.count_nonzero(self._registry.p2p(out.header[:records])))
         stamps = out.stamp_us[:records]

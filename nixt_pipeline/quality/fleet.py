@@ -86,7 +86,7 @@ def judge_index(settings: Settings) -> Iterator[Verdict]:
     page = (settings.reports_dir / "index.html").read_text(encoding="utf-8")
     published = published_runs(settings)
     absent = [run for run in published if escape(run) not in page]
-    unreported = [run for run in published if not (layout.report_dir(settings, run) / "index.html").exists()]
+    unreported = [run for run in published if not (layout.report_dir(run, settings) / "index.html").exists()]
     yield ALL_LISTED.unless(
         [{"run": run} for run in (*absent, *unreported)],
         f"{len(absent)} of {len(published)} runs are missing from the page, {len(unreported)} have no report",

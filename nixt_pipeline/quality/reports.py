@@ -29,17 +29,17 @@ _FETCHES = ('src="http', "src='http", '<link rel="stylesheet"', "@import", "url(
 
 def judge_report(run: str, settings: Settings, analyses: Sequence[str]) -> Iterator[Verdict]:
     """Apply `REPORT_RULES` to the report of `run`. Raises `FileNotFoundError` when there is none."""
-    directory = layout.report_dir(settings, run)
+    directory = layout.report_dir(run, settings)
     page = (directory / "index.html").read_text(encoding="utf-8")
     found = [text for text in _FETCHES if text in page]
     fetched = f"the page would fetch: {', '.join(found)}" if found else "the page fetches nothing"
     yield STANDS_ALONE.verdict(not found, fetched, size_bytes=len(page.encode("utf-8")))
-    published = (layout.store_dir(settings, run) / layout.MANIFEST).stat().st_mtime_ns
+    published = (layout.store_dir(run, settings) / layout.MANIFEST).stat().st_mtime_ns
     problems = [problem for name in analyses if (problem := _problem(name, run, settings, published))]
     yield COMPLETE.verdict(
         not problems,
         "; ".join(problems)
-        or f"all {len(analyses)} analyses were computed from generation {read_manifest(settings, run).generation}",
+        or f"all {len(analyses)} analyses were computed from generation {read_manifest(run, settings).generation}",
         analyses=len(analyses),
         missing=len(problems),
     )
@@ -52,7 +52,7 @@ def judge_report(run: str, settings: Settings, analyses: Sequence[str]) -> Itera
 
 def _problem(analysis: str, run: str, settings: Settings, published_ns: int) -> str | None:
     """What is wrong with the result of an analysis, if anything."""
-    path = layout.results_path(settings, analysis, run)
+    path = layout.results_path(analysis, run, settings)
     if not path.exists():
         return f"{analysis} was not computed"
     return f"{analysis} is older than the events" if path.stat().st_mtime_ns < published_ns else None

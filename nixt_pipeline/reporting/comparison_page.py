@@ -49,7 +49,7 @@ def render_comparison(comparison: Comparison, settings: Settings) -> Path:
 
 def render_run_comparison(comparison: Comparison, settings: Settings) -> Path:
     """Write the page of one run against its reference beside the run's report, and return its path."""
-    path = report_dir(settings, comparison.b.runs[0].run) / PAGE
+    path = report_dir(comparison.b.runs[0].run, settings) / PAGE
     write_text(comparison_html(comparison), path)
     return path
 

@@ -131,9 +131,9 @@ def load_content(run: str, settings: Settings) -> RunContent:
     from nixt_pipeline.analysis import REPORTED
     from nixt_pipeline.analysis.failures import noted_error
 
-    manifest = read_manifest(settings, run)
+    manifest = read_manifest(run, settings)
     results = [*(analysis.name for analysis in REPORTED), "findings"]
-    computed = [name for name in results if layout.results_path(settings, name, run).exists()]
+    computed = [name for name in results if layout.results_path(name, run, settings).exists()]
     with catalog.open_run(run, settings) as con:
         con.execute(
             "SET preserve_insertion_order = true"
@@ -164,14 +164,14 @@ def _sources(manifest: Manifest, computed: Sequence[str], settings: Settings) ->
 
     found = []
     if "findings" in computed:
-        path = str(layout.results_path(settings, "findings", manifest.run))
+        path = str(layout.results_path("findings", manifest.run, settings))
         note = "Made by the rules in `docs/diagnosis.md`, from the collective cells and the events."
         found.append(Source("findings", "Findings", path=path, note=note))
     for item in REPORTED:
         if item.name in computed:
             sql = "\n".join((item.shares.parameters, item.shares.sql, item.sql)) if item.shares else item.sql
             note = "In three steps: the shares of the work, the SQL of a share, and their union." if item.shares else ""
-            path = str(layout.results_path(settings, item.name, manifest.run))
+            path = str(layout.results_path(item.name, manifest.run, settings))
             found.append(Source(item.name, item.title, sql, item.parameters(settings), path, note))
     for name, (title, query) in STORE_QUERIES.items():
         path = str(manifest.directory(settings) / f"{name}.parquet") if name in _STORED else ""

@@ -78,7 +78,7 @@ def run_rows(settings: Settings) -> list[dict[str, Any]]:
         write_table(catalog, RUN_CATALOG.path(settings))
     rows: list[dict[str, Any]] = catalog.to_pylist()
     for row in rows:
-        directory = layout.report_dir(settings, row["run"])
+        directory = layout.report_dir(row["run"], settings)
         below = quote(directory.relative_to(settings.reports_dir).as_posix())
         row["link"] = f"{below}/index.html" if (directory / "index.html").exists() else None
         row["line"] = _line(directory / LINE_FILE, row["run"], settings)

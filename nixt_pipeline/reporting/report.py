@@ -34,7 +34,7 @@ def render_run_report(run: str, settings: Settings) -> Path:
     Reads materialised results only: one that does not exist is shown as not computed. Raises `UnknownRunError` for a
     run that is not in the store.
     """
-    content, directory = load_content(run, settings), report_dir(settings, run)
+    content, directory = load_content(run, settings), report_dir(run, settings)
     write_downloads(content, directory / "data")
     write_text(report_json(content), directory / "report.json")
     write_text(run_line(content), directory / LINE_FILE)

@@ -2,19 +2,21 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
+from pydantic import Field
 
 from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.inspector.file_summary import FileSummary
 from nixt_pipeline.inspector.inventory import LogFile
-from nixt_pipeline.store.duplicates import Repeats
 
 # The status of an earlier version of a file that changed, kept for the records that only it had.
 SUPERSEDED = "superseded"
 # The status of a file that may hold records and is left alone: a leftover of a copy, an archive.
 IGNORED = "ignored"
+# What fits the columns of the run catalog; more is damage.
+Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,23 @@ class FileAccount:
         return self.bytes_read == parts
 
 
+_FIELDS = {column.name for column in fields(FileAccount)}
+_COUNTS = [name for name in _FIELDS if name.startswith(("records_", "lines_", "bytes_"))]
+_NOTHING: dict[str, Any] = dict.fromkeys(_COUNTS, 0)
+# What the inventory, and what a worker says of a file.
+_LISTED = _FIELDS & {column.name for column in fields(LogFile)}
+_DECODED = _FIELDS & {column.name for column in fields(FileSummary)} - {"path", "processes"}
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Duplicate records of one file."""
+
+    collective: int = 0
+    p2p: int = 0
+    n_bytes: int = 0
+
+
 def account_unread(number: int, file: LogFile) -> FileAccount:
     """The account of a file that was not decoded, with the reason: a leftover or an archive, one that cannot be opened,
     or somebody else's by its name or content."""
@@ -91,8 +110,7 @@ def with_only_copies(accounts: list[FileAccount]) -> list[FileAccount]:
 
 def account_decoded(file: LogFile, summary: FileSummary) -> FileAccount:
     """The account of a file that a worker decoded."""
-    shared = {column.name for column in fields(FileSummary)} & {column.name for column in fields(FileAccount)}
-    counts = {name: getattr(summary, name) for name in shared - {"processes", "path"}}
+    counts = {name: getattr(summary, name) for name in _DECODED}
     facts = _facts(summary.file_id, file, summary.status)
     return replace(facts, **counts, processes=tuple(sorted(summary.processes, key=str)))
 
@@ -100,8 +118,7 @@ def account_decoded(file: LogFile, summary: FileSummary) -> FileAccount:
 def account_grown(before: FileAccount, file: LogFile, summary: FileSummary) -> FileAccount:
     """The account of a file that grew: what was stored of it, and what a worker decoded of the rest."""
     added = account_decoded(file, summary)
-    sums = [column.name for column in fields(FileAccount) if column.name.startswith(("records_", "lines_", "bytes_"))]
-    stamps = [a.first_dump_us for a in (before, added)] + [a.last_dump_us for a in (before, added)]
+    stamps = (before.first_dump_us, before.last_dump_us, added.first_dump_us, added.last_dump_us)
     known = [stamp for stamp in stamps if stamp is not None]
     return replace(
         added,
@@ -113,66 +130,44 @@ def account_grown(before: FileAccount, file: LogFile, summary: FileSummary) -> F
         # Sequence numbers of the stored part are no longer known.
         may_repeat=True,
         content_digest=None,
-        **{name: getattr(before, name) + getattr(added, name) for name in sums},
+        **{name: getattr(before, name) + getattr(added, name) for name in _COUNTS},
     )
 
 
 def as_copy(account: FileAccount) -> FileAccount:
     """The account of a file that is a copy of another: all of it counts as duplicate."""
-    return replace(
-        account,
-        status="duplicate",
-        records_duplicate=account.records_collective + account.records_p2p,
-        bytes_duplicate=account.bytes_read,
-        records_collective=0,
-        records_p2p=0,
-        records_auxiliary=0,
-        lines_rejected=0,
-        lines_foreign=0,
-        bytes_stored=0,
-        bytes_rejected=0,
-        bytes_foreign=0,
-        bytes_blank=0,
-    )
+    read = account.bytes_read
+    counts = {"records_duplicate": account.records, "bytes_read": read, "bytes_duplicate": read}
+    return replace(account, status="duplicate", **_NOTHING | counts)
 
 
 def superseded(account: FileAccount) -> FileAccount:
     """The account of an earlier version of a file: only its stored records still count."""
+    stored = {name: getattr(account, name) for name in ("records_collective", "records_p2p", "bytes_stored")}
     return replace(
         account,
         status=SUPERSEDED,
         problem="an earlier version of the file, which had records that the present one lacks",
-        records_auxiliary=0,
-        records_duplicate=0,
-        lines_rejected=0,
-        lines_foreign=0,
-        bytes_read=account.bytes_stored,
-        bytes_duplicate=0,
-        bytes_rejected=0,
-        bytes_foreign=0,
-        bytes_blank=0,
         content_digest=None,
         reused=True,
+        **_NOTHING | stored | {"bytes_read": account.bytes_stored},
     )
 
 
 def without_repeats(account: FileAccount, repeats: Repeats) -> FileAccount:
     """The account of a file some of whose records were stored already."""
-    if account.status == SUPERSEDED:
-        # What the present version has as well is not a duplicate: the earlier one no longer counts.
-        return replace(
-            account,
-            records_collective=account.records_collective - repeats.collective,
-            records_p2p=account.records_p2p - repeats.p2p,
-            bytes_read=account.bytes_read - repeats.n_bytes,
-            bytes_stored=account.bytes_stored - repeats.n_bytes,
-        )
-    return replace(
+    left = replace(
         account,
         records_collective=account.records_collective - repeats.collective,
         records_p2p=account.records_p2p - repeats.p2p,
-        records_duplicate=account.records_duplicate + repeats.collective + repeats.p2p,
         bytes_stored=account.bytes_stored - repeats.n_bytes,
+    )
+    if account.status == SUPERSEDED:
+        # What the present version has as well is not a duplicate: the earlier one no longer counts.
+        return replace(left, bytes_read=account.bytes_read - repeats.n_bytes)
+    return replace(
+        left,
+        records_duplicate=account.records_duplicate + repeats.collective + repeats.p2p,
         bytes_duplicate=account.bytes_duplicate + repeats.n_bytes,
     )
 
@@ -184,18 +179,18 @@ def files_table(accounts: Iterable[FileAccount]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=schema)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class IngestSummary:
     """The result of an ingest in numbers. `incarnations` is the number of launches found in the directory."""
 
     run: str
-    incarnations: int
-    files: dict[str, int]
-    records: dict[str, int]
-    rejected_lines: int
-    foreign_lines: int
-    dropped_by_plugin: int
-    bytes: dict[str, int]
+    incarnations: Count
+    files: dict[str, Count]
+    records: dict[str, Count]
+    rejected_lines: Count
+    foreign_lines: Count
+    dropped_by_plugin: Count
+    bytes: dict[str, Count]
     seconds: float
     schema: int = field(default=1)
 
@@ -241,15 +236,4 @@ def summarise(
 
 
 def _facts(number: int, file: LogFile, status: str) -> FileAccount:
-    names = (
-        "path",
-        "size_bytes",
-        "mtime_ns",
-        "fingerprint",
-        "compression",
-        "hostname",
-        "pid",
-        "first_dump_us",
-        "last_dump_us",
-    )
-    return FileAccount(file_id=number, status=status, **{name: getattr(file, name) for name in names})
+    return FileAccount(file_id=number, status=status, **{name: getattr(file, name) for name in _LISTED})

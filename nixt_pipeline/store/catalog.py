@@ -6,6 +6,7 @@ the data are Parquet, connections are in memory, and the catalog file is written
 
 import os
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -21,19 +22,6 @@ from nixt_pipeline.store.integrity import is_readable, list_runs, require_files,
 from nixt_pipeline.store.kernel_times import kernel_times_sql
 from nixt_pipeline.store.manifest import Manifest, read_manifest
 from nixt_pipeline.store.reading import readable, require_for_duckdb
-
-_ARROW_TO_SQL = {
-    "string": "VARCHAR",
-    "int32": "INTEGER",
-    "int64": "BIGINT",
-    "uint64": "UBIGINT",
-    "double": "DOUBLE",
-    "bool": "BOOLEAN",
-    "list<element: int32>": "INTEGER[]",
-    "list<element: int64>": "BIGINT[]",
-    "list<item: int32>": "INTEGER[]",
-    "list<item: int64>": "BIGINT[]",
-}
 
 # An identifier cannot be a bound parameter, so the view text is assembled from constants of this package and file
 # lists; every path is quoted as an SQL string. Derived columns are computed here instead of being stored, and so are
@@ -128,8 +116,7 @@ _KIND_VIEWS = """
 CREATE OR REPLACE VIEW collectives AS SELECT * FROM events WHERE kind = 'collective';
 CREATE OR REPLACE VIEW p2p AS
 SELECT
-    * REPLACE (coll AS coll),
-    coll AS p2p, coll_sn AS p2p_sn, coll_msg_size_bytes AS p2p_msg_size_bytes, coll_exec_time_us AS p2p_exec_time_us,
+    *, coll AS p2p, coll_sn AS p2p_sn, coll_msg_size_bytes AS p2p_msg_size_bytes, coll_exec_time_us AS p2p_exec_time_us,
     coll_timing_source AS p2p_timing_source, coll_algobw_gbs AS p2p_algobw_gbs, coll_busbw_gbs AS p2p_busbw_gbs
 FROM events WHERE kind = 'p2p';
 """
@@ -152,11 +139,11 @@ def connect(settings: Settings, database: Path | None = None) -> duckdb.DuckDBPy
 def open_run(run: str, settings: Settings) -> duckdb.DuckDBPyConnection:
     """An in-memory connection whose views show one run. Raises `UnknownRunError`, and `DamagedError` when a file of the
     run cannot be used."""
-    manifest = read_manifest(settings, run)
+    manifest = read_manifest(run, settings)
     require_files(manifest, settings)
     con = connect(settings)
     try:
-        create_views(con, settings, [manifest])
+        create_views(con, [manifest], settings)
     except duckdb.Error:
         con.close()
         require_readable(manifest, settings)
@@ -175,14 +162,14 @@ def _create_views_of_all(con: duckdb.DuckDBPyConnection, settings: Settings) -> 
     """Views over all runs. When a file cannot be read, once more over the runs there are then: one may have been
     replaced meanwhile, and others are damaged."""
     try:
-        create_views(con, settings, list_runs(settings))
+        create_views(con, list_runs(settings), settings)
     except duckdb.Error as error:
         if is_full(error):
             raise
-        create_views(con, settings, [m for m in list_runs(settings) if is_readable(m, settings)])
+        create_views(con, [m for m in list_runs(settings) if is_readable(m, settings)], settings)
 
 
-def create_views(con: duckdb.DuckDBPyConnection, settings: Settings, manifests: list[Manifest]) -> None:
+def create_views(con: duckdb.DuckDBPyConnection, manifests: list[Manifest], settings: Settings) -> None:
     """Create a view for each table and each materialised analysis, over the given runs. Raises `duckdb.Error` when a
     file of a run cannot be read; results that cannot be read are left out."""
     generations = [manifest.directory(settings) for manifest in manifests]
@@ -197,25 +184,19 @@ def create_views(con: duckdb.DuckDBPyConnection, settings: Settings, manifests: 
         con.execute(f"CREATE OR REPLACE VIEW {view} AS {with_keys(table, f'({rows})')}")
     _add_missing_kernel_times(con, generations, whole, told_apart)
     several = any(manifest.incarnations > 1 for manifest in manifests)
-    canonical_alias = next((canonical, alias) for alias, canonical in COLL_TYPE_ALIASES.items())
+    [(alias, canonical)] = COLL_TYPE_ALIASES.items()
     launch = {
         "incarnation": "coalesce(c.incarnation, 1)" if several else "1",
         "join": _INCARNATION_JOIN if several else "",
     }
     con.execute(_LAUNCHED_VIEW.format(**launch))
-    con.execute(
-        _EVENTS_VIEW.format(
-            **launch,
-            bandwidth_flags=int(BANDWIDTH_FLAGS),
-            canonical=canonical_alias[0],
-            alias=canonical_alias[1],
-        )
-    )
+    flags = int(BANDWIDTH_FLAGS)
+    con.execute(_EVENTS_VIEW.format(**launch, bandwidth_flags=flags, canonical=canonical, alias=alias))
     con.execute(_KIND_VIEWS)
     con.execute(_PLAUSIBLE_VIEW)
     con.execute(_SERIES_VIEW)
     for directory in sorted((settings.data_dir / "results").glob("*/")):
-        paths = [layout.results_path(settings, directory.name, manifest.run) for manifest in manifests]
+        paths = [layout.results_path(directory.name, manifest.run, settings) for manifest in manifests]
         _create_result_view(con, directory.name, [path for path in paths if path.exists()])
 
 
@@ -307,9 +288,16 @@ def _parquet(files: list[Path], columns: tuple[taxonomy.Column, ...]) -> str:
         # The layout's own folder is the last of its name in a path; those above it may be called anything.
         run = "regexp_extract(filename, '.*/run=([^/]*)/', 1) AS run"
         return f"SELECT * EXCLUDE (filename), {run} FROM {_read_parquet(files, 'filename = true')}"
-    named = {"run": "VARCHAR"} | {column.name: _ARROW_TO_SQL[str(column.type)] for column in columns}
-    nulls = ", ".join(f"CAST(NULL AS {sql_type}) AS {name}" for name, sql_type in named.items())
-    return f"SELECT {nulls} WHERE false"
+    return f"SELECT {_nulls(columns)} WHERE false"
+
+
+@cache
+def _nulls(columns: tuple[taxonomy.Column, ...]) -> str:
+    """A null of the right type for each column, the run's first."""
+    with duckdb.connect() as con:
+        empty = con.from_arrow(taxonomy.schema(columns).empty_table())
+        types = {"run": "VARCHAR"} | dict(zip(empty.columns, empty.types, strict=True))
+    return ", ".join(f"CAST(NULL AS {sql_type}) AS {name}" for name, sql_type in types.items())
 
 
 def _read_parquet(files: list[Path], *options: str) -> str:

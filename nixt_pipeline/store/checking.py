@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Literal
 
 from nixt_pipeline.errors import DamagedError
-from nixt_pipeline.inspector.inventory import Inventory
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.dropped import dropped
-from nixt_pipeline.store.integrity import damaged_files, damaged_results, expected_files
-from nixt_pipeline.store.manifest import Manifest, manifest_path, manifest_problem, noted_logs, read_manifest
-from nixt_pipeline.store.reading import json_problem, read_bytes
+from nixt_pipeline.store.integrity import damaged_in, damaged_results, expected_in
+from nixt_pipeline.store.manifest import Manifest, manifest_path, manifest_problem, noted_inventory, read_manifest
+from nixt_pipeline.store.reading import json_problem
 from nixt_pipeline.store.seals import as_seals, data_name, derived_note, derived_seals
-from nixt_pipeline.store.validated import damaged_files as damaged_in_generation
 from nixt_pipeline.store.validated import files_in, read_validated
 
 State = Literal["sound", "readable", "damaged"]
@@ -37,30 +35,31 @@ class Checked:
 def check_run(run: str, settings: Settings) -> list[Checked]:
     """The state of every file of a published run. Raises `UnknownRunError`."""
     try:
-        manifest = read_manifest(settings, run)
+        manifest = read_manifest(run, settings)
     except DamagedError as error:
         problem = manifest_problem(error.__cause__) if error.__cause__ else str(error)
-        return [Checked(run, manifest_path(settings, run), "damaged", problem)]
+        return [Checked(run, manifest_path(run, settings), "damaged", problem)]
     return [
-        Checked(run, manifest_path(settings, run), "sound"),
+        Checked(run, manifest_path(run, settings), "sound"),
         *_ingested(manifest, settings),
         *_derived(manifest, settings),
     ]
 
 
 def _ingested(manifest: Manifest, settings: Settings) -> Iterator[Checked]:
-    problems = damaged_files(manifest, settings, content=True)
-    expected = expected_files(manifest, settings)
-    for path in dict.fromkeys((*expected, *problems)):
-        yield _checked(manifest.run, path, problems.get(path), bool(expected.get(path)))
+    generation = manifest.directory(settings)
+    problems = damaged_in(generation, manifest.contents, content=True)
+    expected = expected_in(generation, manifest.contents)
+    for name in dict.fromkeys((*expected, *problems)):
+        yield _checked(manifest.run, generation / name, problems.get(name), bool(expected.get(name)))
 
 
 def _derived(manifest: Manifest, settings: Settings) -> Iterator[Checked]:
-    problems, seals = damaged_results(manifest, settings), derived_seals(settings, manifest.run)
-    note = derived_note(settings, manifest.run)
+    problems, seals = damaged_results(manifest, settings), derived_seals(manifest.run, settings)
+    note = derived_note(manifest.run, settings)
     if note.exists():
         yield _checked(manifest.run, note, json_problem(note, as_seals), sealed=True, derived=True)
-    for path in layout.derived_files(settings, manifest.run, manifest.directory(settings)):
+    for path in layout.derived_files(manifest.run, manifest.directory(settings), settings):
         yield _checked(manifest.run, path, problems.get(path), data_name(path, settings) in seals, derived=True)
 
 
@@ -72,23 +71,24 @@ def _checked(run: str, path: Path, problem: str | None, sealed: bool, derived: b
 def logs_directory(run: str, settings: Settings) -> Path | None:
     """Where the logs of a run were when it was ingested; None when both notes of it are damaged."""
     try:
-        return Path(read_manifest(settings, run).source_dir)
+        return Path(read_manifest(run, settings).source_dir)
     except DamagedError:
-        return noted_logs(settings, run)
+        inventory = noted_inventory(run, settings)
+        return Path(inventory.directory) if inventory else None
 
 
 def missing_logs(run: str, settings: Settings, directory: Path) -> list[str]:
     """Log files that are gone from `directory` although their records are in damaged files of the store: rebuilding
     would lose these records. Empty when that cannot be told."""
     try:
-        generation = read_manifest(settings, run).directory(settings)
+        generation = read_manifest(run, settings).directory(settings)
     except DamagedError:
         return []
     validated = read_validated(generation)
     if validated is None or dropped(generation):
         return []
-    numbers = files_in(damaged_in_generation(generation, validated), validated)
-    inventory = _inventory(run, settings)
+    numbers = files_in(damaged_in(generation, validated.seals, content=True), validated)
+    inventory = noted_inventory(run, settings)
     located = {file.path: file.location for file in inventory.files} if inventory else {}
     return [
         account.path
@@ -97,10 +97,3 @@ def missing_logs(run: str, settings: Settings, directory: Path) -> list[str]:
         and account.records
         and not (directory / located.get(account.path, account.path)).exists()
     ]
-
-
-def _inventory(run: str, settings: Settings) -> Inventory | None:
-    try:
-        return Inventory.from_json(read_bytes(layout.store_dir(settings, run) / layout.INVENTORY))
-    except (OSError, ValueError, TypeError, KeyError):
-        return None

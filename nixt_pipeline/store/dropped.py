@@ -1,20 +1,26 @@
-"""Runs whose raw events were dropped to save space: what is left of them stays usable, and is not computed again.
+"""What readers are no longer led to: raw events that were dropped to save space, and superseded generations.
 
-A marker in the generation says so. It is written before anything is removed, so that a reader never takes a run that is
-being cut down for a run without records.
+Dropped events have a marker in their generation, so that a reader never takes a run that is being cut down for a run
+without records; what is left of it stays usable, and is not computed again. What is superseded is marked before the new
+state is published. Files go when no reader can have them open any more: the next ingest of the run, or the next
+retention, removes what was marked longer than `Settings.unlink_grace_s` ago.
 """
 
 import json
+import shutil
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nixt_pipeline.errors import NixtError
 from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import write_text
 from nixt_pipeline.store.manifest import read_manifest
 from nixt_pipeline.store.reading import read_json
 
 MARKER = "events_dropped.json"
+SUPERSEDED = "superseded"
 # What grows with the records of a run; everything else of a generation stays.
 LARGE_TABLES = ("events", "channels", "cells")
 
@@ -48,7 +54,7 @@ def mark_dropped(generation: Path, what: Dropped) -> None:
 
 def require_events(run: str, settings: Settings) -> None:
     """Raise `EventsDroppedError` when the run's events were dropped: computed from nothing, results would be empty."""
-    manifest = read_manifest(settings, run)
+    manifest = read_manifest(run, settings)
     found = dropped(manifest.directory(settings))
     if found:
         raise EventsDroppedError(
@@ -56,3 +62,36 @@ def require_events(run: str, settings: Settings) -> None:
             f" are. To have the events back, remove {manifest.directory(settings).parent} and ingest"
             f" {manifest.source_dir} again"
         )
+
+
+def supersede(run: str, keep: Path, settings: Settings) -> None:
+    """Mark every generation of the run but `keep`; the time of the mark counts."""
+    for generation in _generations(run, settings):
+        if generation.name == keep.name:
+            (generation / SUPERSEDED).unlink(missing_ok=True)
+        elif not (generation / SUPERSEDED).exists():
+            (generation / SUPERSEDED).touch()
+
+
+def collect(run: str, settings: Settings) -> None:
+    """Remove generations that were superseded, and events that were dropped, long enough ago."""
+    for generation in _generations(run, settings):
+        if _is_over(generation / SUPERSEDED, settings):
+            shutil.rmtree(generation, ignore_errors=True)
+        elif _is_over(generation / MARKER, settings):
+            for table in LARGE_TABLES:
+                for path in layout.table_files(generation, table):
+                    path.unlink(missing_ok=True)
+
+
+def _generations(run: str, settings: Settings) -> list[Path]:
+    return sorted(path for path in layout.store_dir(run, settings).glob("gen-*") if path.is_dir())
+
+
+def _is_over(mark: Path, settings: Settings) -> bool:
+    """Whether the grace of what is marked has ended; files have the time of the file server, which may be a little
+    ahead."""
+    try:
+        return time.time() - mark.stat().st_mtime >= settings.unlink_grace_s or not settings.unlink_grace_s
+    except FileNotFoundError:
+        return False

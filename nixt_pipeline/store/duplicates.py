@@ -8,12 +8,11 @@ long.
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.settings import Settings
+from nixt_pipeline.store.accounts import FileAccount, Repeats
 from nixt_pipeline.store.catalog import connect
 from nixt_pipeline.store.parts import rewrite_part
 
@@ -65,40 +64,7 @@ SELECT filename, file_row_number, file_id, n_bytes, kind FROM ranked WHERE copy 
 """
 
 
-class FileContent(Protocol):
-    """What must be known of a decoded file to look for duplicates."""
-
-    @property
-    def file_id(self) -> int:
-        """Number of the file."""
-
-    @property
-    def status(self) -> str:
-        """`read` for a decoded file."""
-
-    @property
-    def content_digest(self) -> str | None:
-        """Hash of its content."""
-
-    @property
-    def processes(self) -> Sequence[tuple[str | None, int | None]]:
-        """Processes that wrote its records."""
-
-    @property
-    def may_repeat(self) -> bool:
-        """Whether it may hold a record twice."""
-
-
-@dataclass(frozen=True)
-class Repeats:
-    """Duplicate records of one file."""
-
-    collective: int = 0
-    p2p: int = 0
-    n_bytes: int = 0
-
-
-def duplicate_files(files: Sequence[FileContent]) -> set[int]:
+def duplicate_files(files: Sequence[FileAccount]) -> set[int]:
     """Ids of files whose content another file before them has already, whatever their names and compression.
 
     A file decoded in several pieces has no digest; a copy of it is found record by record.
@@ -113,7 +79,7 @@ def duplicate_files(files: Sequence[FileContent]) -> set[int]:
     return copies
 
 
-def files_that_may_repeat(files: Sequence[FileContent]) -> list[int]:
+def files_that_may_repeat(files: Sequence[FileAccount]) -> list[int]:
     """Ids of files that may hold a record of their own, or of another file, a second time.
 
     A record names its process, so two files can only share one when they share a process.

@@ -1,4 +1,4 @@
-"""Decoding the files of a run with all workers, through any executor of `concurrent.futures`."""
+"""Decoding the files of a run with all workers: processes of this machine, or those of a Dask cluster."""
 
 import multiprocessing
 import os
@@ -61,7 +61,7 @@ def decode_share(
     Shares can be decoded on different machines at the same time, if they see the same directories.
     """
     bundles = make_bundles(directory, pieces, generation / DECODED, settings)[share::shares]
-    return sum(decoded.bundle.weight_bytes for decoded in _run(bundles, settings, None, None))
+    return sum(decoded.bundle.weight_bytes for decoded in _run(bundles, settings))
 
 
 def decode_files(
@@ -70,21 +70,20 @@ def decode_files(
     generation: Path,
     settings: Settings,
     progress: Progress | None = None,
-    executor: Executor | None = None,
 ) -> DecodedFiles:
     """Decode whole files into parts of `generation`; what was decoded before, in `DECODED` below it, is used.
 
     Raises `IngestError` when a worker is killed.
     """
     target = generation / DECODED
-    decoded = _run(make_bundles(directory, pieces, target, settings), settings, progress, executor)
+    decoded = _run(make_bundles(directory, pieces, target, settings), settings, progress)
     again = _sliced_streams(decoded, pieces)
     _adopt(decoded, generation)
     if again:
         # Lines that need a marker before them cannot be read in slices: such a file is decoded once more, in one piece.
         decoded = [_without(bundle, set(again), generation) for bundle in decoded]
         whole = [replace(piece, file=replace(piece.file, splittable=False)) for piece in again.values()]
-        in_one_piece = _run(make_bundles(directory, whole, target, settings), settings, None, executor)
+        in_one_piece = _run(make_bundles(directory, whole, target, settings), settings)
         _adopt(in_one_piece, generation)
         decoded += in_one_piece
     slices: dict[int, list[FileSummary]] = defaultdict(list)
@@ -105,10 +104,8 @@ def _adopt(decoded: list[DecodedBundle], generation: Path) -> None:
     """Give the decoded parts a name in the generation, where they may be rewritten; the decoded ones stay as they
     are."""
     for bundle in decoded:
-        for table in layout.PARTED_TABLES:
-            source = generation / DECODED / table / f"{bundle.bundle.part}.parquet"
-            if source.exists():
-                link_or_copy(source, generation / table / source.name)
+        for source in layout.part_files(generation / DECODED, bundle.bundle.part):
+            link_or_copy(source, generation / source.parent.name / source.name)
 
 
 def _sliced_streams(decoded: list[DecodedBundle], pieces: list[Piece]) -> dict[int, Piece]:
@@ -127,23 +124,19 @@ def _without(decoded: DecodedBundle, files: set[int], generation: Path) -> Decod
     kept = [(p, s) for p, s in zip(decoded.bundle.pieces, decoded.summaries, strict=True) if p.file_id not in files]
     if len(kept) == len(decoded.summaries):
         return decoded
-    for table in layout.PARTED_TABLES:
-        path = generation / table / f"{decoded.bundle.part}.parquet"
-        if path.exists():
-            rewrite_part(path, path, without_files=files)
+    for path in layout.part_files(generation, decoded.bundle.part):
+        rewrite_part(path, path, without_files=files)
     pieces = tuple(piece for piece, _ in kept)
     return DecodedBundle(replace(decoded.bundle, pieces=pieces), [summary for _, summary in kept])
 
 
-def _run(
-    bundles: list[Bundle], settings: Settings, progress: Progress | None, executor: Executor | None
-) -> list[DecodedBundle]:
+def _run(bundles: list[Bundle], settings: Settings, progress: Progress | None = None) -> list[DecodedBundle]:
     """Decode the bundles in parallel; the result is in their order and does not depend on timing."""
     total, done = sum(bundle.weight_bytes for bundle in bundles), 0
     before = [decoded for bundle in bundles if (decoded := decoded_before(bundle)) is not None]
     results = {decoded.bundle.part: decoded for decoded in before}
     missing = [bundle for bundle in bundles if bundle.part not in results]
-    with _workers(len(missing), settings, executor) as pool:
+    with _workers(len(missing), settings) as pool:
         if pool is None:
             finished: Iterator[DecodedBundle] = (decode_bundle(bundle, settings) for bundle in missing)
         else:
@@ -192,14 +185,14 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def _workers(bundles: int, settings: Settings, executor: Executor | None) -> Iterator[Executor | None]:
+def _workers(bundles: int, settings: Settings) -> Iterator[Executor | None]:
     """The executor to use; None for work that is not worth a second process."""
-    if executor is None and settings.dask_scheduler and bundles:
+    if settings.dask_scheduler and bundles:
         with _dask_cluster(settings.dask_scheduler) as cluster:
             yield cluster
         return
-    if executor is not None or bundles < 2 or settings.workers < 2:
-        yield executor
+    if bundles < 2 or settings.workers < 2:
+        yield None
         return
     # The Dagster process that calls this has threads, which fork would copy in whatever state they are in. A server
     # that has loaded the compiled scanner once forks workers that need not load it again.

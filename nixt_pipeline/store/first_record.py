@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from nixt_pipeline.inspector.inventory import RUN_INFO_FILE, describe, has_log_name
+from nixt_pipeline.inspector.inventory import RUN_INFO_FILE, describe, files_below, has_log_name
 from nixt_pipeline.inspector.log_file import decode_file
-from nixt_pipeline.inspector.opening import link_root
 from nixt_pipeline.inspector.records import Row, Typed
 from nixt_pipeline.inspector.runs import HOLDS_NO_LOG, NO_RECORDS_HINT, LandingError, find_runs, run_id
 from nixt_pipeline.inspector.taxonomy import REJECT_COLUMNS
-from nixt_pipeline.inspector.walk import walk_files
 from nixt_pipeline.settings import Settings
 
 # Logs begin with a record, or hold one within the lines after which the ingest gives up as well. A file without one may
@@ -70,14 +68,12 @@ def why_no_record(directory: Path, settings: Settings, deadline: float | None = 
         return None
 
 
-def not_taken_up(settings: Settings, known: Container[str]) -> dict[str, str]:
+def not_taken_up(known: Container[str], settings: Settings) -> dict[str, str]:
     """The directories of the landing directory that hold no record, except the runs that are `known`, and why; as far
     as that can be told within two seconds."""
     deadline = time.monotonic() + _SECONDS
     try:
-        found, skipped = find_runs(
-            settings.landing_dir, settings.finished_markers, deadline, follow_links=settings.follow_links
-        )
+        found, skipped = find_runs(settings, deadline)
     except LandingError:
         return {}
     reasons = {name: reason for name, reason in without_emptied(skipped, known).items() if reason == HOLDS_NO_LOG}
@@ -133,11 +129,10 @@ def _read(path: Path, settings: Settings, deadline: float, most_bytes: int) -> t
 
 def _files(directory: Path, settings: Settings) -> Iterator[tuple[Path, int, str | None]]:
     """Each file of a directory with its size, and the reason why it is not read; those named like logs first."""
-    root = link_root(directory, settings.landing_dir, settings.follow_links)
-    own = (settings.data_dir, settings.reports_dir)
-    walked = walk_files(directory, own, root)
-    for found in sorted(walked, key=lambda found: (not has_log_name(found.entry.name), found.path)):
-        if found.entry.name in (RUN_INFO_FILE, *settings.finished_markers):
+    for found in sorted(
+        files_below(directory, settings), key=lambda found: (not has_log_name(found.entry.name), found.path)
+    ):
+        if found.entry.name == RUN_INFO_FILE:
             continue
         file = describe(found)
         yield Path(found.entry.path), file.size_bytes, file.ignored or file.unreadable or file.foreign

@@ -15,14 +15,12 @@ from typing import NamedTuple
 import pyarrow.compute as pc
 
 from nixt_pipeline.errors import DamagedError
-from nixt_pipeline.inspector import inventory as discovery
-from nixt_pipeline.inspector.inventory import Inventory, LogFile
-from nixt_pipeline.inspector.opening import link_root
+from nixt_pipeline.inspector.inventory import Inventory, LogFile, begins_with, take_inventory
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.accounts import IGNORED
-from nixt_pipeline.store.manifest import UnknownRunError, read_manifest
-from nixt_pipeline.store.reading import read_bytes, read_table
+from nixt_pipeline.store.manifest import UnknownRunError, noted_inventory, read_manifest
+from nixt_pipeline.store.reading import read_table
 
 log = logging.getLogger(__name__)
 
@@ -83,11 +81,9 @@ def run_of(directory: Path, name: str, settings: Settings) -> str:
     Then it is `name` and a hash of where and what its files are, the same again when they have grown. Says so in the
     log. Raises `OSError` for a directory that cannot be listed.
     """
-    if not layout.store_dir(settings, name).exists():
+    if not layout.store_dir(name, settings).exists():
         return name
-    own = (settings.data_dir, settings.reports_dir)
-    root = link_root(directory, settings.landing_dir, settings.follow_links)
-    here = discovery.take_inventory(directory, name, settings.finished_markers, settings.max_files, own, root)
+    here = take_inventory(directory, name, settings)
     known = [_known(run, settings) for run in _runs_named(name, settings)]
     same = [run for run in known if run.shares_files(here)] or [run for run in known if run.is_continued(here)]
     taken = {run.run: run for run in known if run.files}
@@ -119,15 +115,12 @@ def _names(name: str, here: Inventory) -> list[str]:
 
 def _known(run: str, settings: Settings) -> _Known:
     """Files that were listed last, and those of which there are records."""
-    try:
-        listed = Inventory.from_json(read_bytes(layout.store_dir(settings, run) / layout.INVENTORY))
-        files = [_File(*(getattr(file, name) for name in _File._fields)) for file in _logs(listed)]
-        directory = listed.directory
-    except (OSError, ValueError, TypeError, KeyError):
-        files, directory = [], ""
+    listed = noted_inventory(run, settings) or Inventory(run, "", ())
+    files = [_File(*(getattr(file, name) for name in _File._fields)) for file in _logs(listed)]
+    directory = listed.directory
     stored: list[_File] = []
     try:
-        manifest = read_manifest(settings, run)
+        manifest = read_manifest(run, settings)
         directory = directory or manifest.source_dir
         path = manifest.directory(settings) / "files.parquet"
         table = read_table(path).filter(~pc.field("status").isin(_NO_LOGS)).select([*_File._fields])
@@ -143,10 +136,5 @@ def _logs(inventory: Inventory) -> list[LogFile]:
 
 
 def _grew(directory: Path, file: LogFile, before: _File) -> bool:
-    try:
-        return file.size_bytes > before.size_bytes and discovery.begins_with(
-            directory / file.location, before.size_bytes, before.fingerprint
-        )
-    except OSError:
-        # Decoding will meet the same error and book the file as unreadable.
-        return False
+    longer = file.size_bytes > before.size_bytes
+    return longer and begins_with(directory / file.location, before.size_bytes, before.fingerprint)

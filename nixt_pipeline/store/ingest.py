@@ -14,7 +14,6 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,24 +26,32 @@ from filelock import Timeout
 
 from nixt_pipeline.errors import DamagedError, StorageError, storage_error
 from nixt_pipeline.inspector import inventory as discovery
-from nixt_pipeline.inspector.inventory import Inventory
+from nixt_pipeline.inspector.inventory import INVENTORY, Inventory
 from nixt_pipeline.inspector.opening import link_root
 from nixt_pipeline.inspector.runs import refused_run_info, run_info
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import accounts as books
-from nixt_pipeline.store import duplicates, fan_out, layout, leftovers, takeover
+from nixt_pipeline.store import duplicates, fan_out, layout, takeover
 from nixt_pipeline.store.accounts import FileAccount, IngestSummary
 from nixt_pipeline.store.catalog import publish_catalog
 from nixt_pipeline.store.dimensions import write_dimensions, write_membership
-from nixt_pipeline.store.dropped import dropped
+from nixt_pipeline.store.dropped import collect, dropped, supersede
 from nixt_pipeline.store.fan_out import DECODED, IngestError, Progress
 from nixt_pipeline.store.files import file_lock, sync_files, write_table, write_text
+from nixt_pipeline.store.integrity import damaged_in
 from nixt_pipeline.store.line_tables import LINE_TABLES, dropped_by_plugin, gather
-from nixt_pipeline.store.manifest import SCHEMA_VERSION, Manifest, UnknownRunError, read_manifest, write_manifest
+from nixt_pipeline.store.manifest import (
+    SCHEMA_VERSION,
+    Manifest,
+    UnknownRunError,
+    noted_inventory,
+    read_manifest,
+    write_manifest,
+)
 from nixt_pipeline.store.parts import Piece, compact, rewrite_part
-from nixt_pipeline.store.reading import read_bytes, warn_once
+from nixt_pipeline.store.reading import warn_once
 from nixt_pipeline.store.seals import seal_files
-from nixt_pipeline.store.validated import VALIDATED, Validated, damaged_files, files_in, read_validated
+from nixt_pipeline.store.validated import VALIDATED, Validated, files_in, read_validated, write_validated
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +60,6 @@ log = logging.getLogger(__name__)
 DECODER_VERSION = 2
 # What was found to be wrong with a generation; it is not used any more.
 _DAMAGED = "damaged.json"
-_LOCK_TIMEOUT_S = 900.0
 
 
 def ingest(directory: Path, run: str, settings: Settings, progress: Progress | None = None) -> IngestSummary:
@@ -64,7 +70,7 @@ def ingest(directory: Path, run: str, settings: Settings, progress: Progress | N
     """
     if not directory.is_dir():
         raise IngestError(f"cannot list {directory}: it is not a directory")
-    with run_lock(settings, run):
+    with run_lock(run, settings):
         take_inventory(directory, run, settings)
         summary = validate_records(run, settings, progress)
         type_events(run, settings)
@@ -76,9 +82,9 @@ def take_inventory(directory: Path, run: str, settings: Settings) -> Inventory:
     """List the files of the run and remember the list for the next stages. Raises `IngestError` for a missing
     directory."""
     inventory = _list_files(directory, run, settings)
-    path = layout.store_dir(settings, run) / layout.INVENTORY
-    with run_lock(settings, run):
-        write_text(inventory.to_json(), path)
+    path = layout.store_dir(run, settings) / layout.INVENTORY
+    with run_lock(run, settings):
+        write_text(INVENTORY.dump_json(inventory, indent=2).decode() + "\n", path)
     return inventory
 
 
@@ -86,7 +92,7 @@ def is_published(directory: Path, run: str, settings: Settings) -> bool:
     """Whether readers of `run` see the directory as it is now. Raises `IngestError` when it cannot be listed, and
     `DamagedError`."""
     try:
-        published = read_manifest(settings, run)
+        published = read_manifest(run, settings)
     except UnknownRunError:
         return False
     inventory = _list_files(directory, run, settings)
@@ -95,37 +101,29 @@ def is_published(directory: Path, run: str, settings: Settings) -> bool:
 
 def _list_files(directory: Path, run: str, settings: Settings) -> Inventory:
     try:
-        own = (settings.data_dir, settings.reports_dir)
-        root = link_root(directory, settings.landing_dir, settings.follow_links)
-        found = discovery.take_inventory(directory, run, settings.finished_markers, settings.max_files, own, root)
+        found = discovery.take_inventory(directory, run, settings)
     except OSError as error:
         raise IngestError(f"cannot list {directory}: {error.strerror or error}") from error
-    refused = refused_run_info(directory, root)
+    refused = refused_run_info(directory, link_root(directory, settings))
     return replace(found, files=(*found.files, refused)) if refused else found
 
 
-def validate_records(
-    run: str, settings: Settings, progress: Progress | None = None, executor: Executor | None = None
-) -> IngestSummary:
-    """Decode the files of the run's inventory into a new generation, which readers do not see yet.
-
-    `executor` runs the workers (a local process pool by default; anything with the `concurrent.futures` interface will
-    do).
-    """
-    inventory = _read_inventory(settings, run)
-    with run_lock(settings, run):
-        generation = _sound_generation(settings, inventory)
+def validate_records(run: str, settings: Settings, progress: Progress | None = None) -> IngestSummary:
+    """Decode the files of the run's inventory into a new generation, which readers do not see yet."""
+    inventory = read_inventory(run, settings)
+    with run_lock(run, settings):
+        generation = _sound_generation(inventory, settings)
         validated = read_validated(generation)
         if validated is not None:
             shutil.rmtree(generation / DECODED, ignore_errors=True)
             accounts = [replace(account, reused=True) for account in validated.accounts]
             return replace(validated, accounts=accounts).summary(run)
         _clear(generation)
-        validated = _validate(inventory, generation, settings, progress, executor)
+        validated = _validate(inventory, generation, settings, progress)
         written = layout.written_files(generation)
         validated = replace(validated, seals=seal_files(generation, written))
         sync_files(written, settings.data_dir)
-        write_text(orjson.dumps(validated).decode(), generation / VALIDATED, durable=True)
+        write_validated(validated, generation)
         shutil.rmtree(generation / DECODED, ignore_errors=True)
     return validated.summary(run)
 
@@ -135,18 +133,18 @@ def decode_share(run: str, settings: Settings, share: int, shares: int) -> int:
 
     Returns the bytes of logs in the share. Raises `IngestError`.
     """
-    inventory = _read_inventory(settings, run)
+    inventory = read_inventory(run, settings)
     plan, *_ = _plan(inventory, settings)
     return fan_out.decode_share(
-        inventory.directory, _readable(plan), _generation(settings, inventory), settings, share, shares
+        inventory.directory, _readable(plan), _generation(inventory, settings), settings, share, shares
     )
 
 
 def type_events(run: str, settings: Settings) -> dict[str, int]:
     """Write the dimension tables of the validated generation. Returns the rows of each and the number of
     incarnations."""
-    generation = _generation(settings, _read_inventory(settings, run))
-    with run_lock(settings, run):
+    generation = pending_generation(run, settings)
+    with run_lock(run, settings):
         validated = _require_validated(generation, run)
         rows = write_dimensions(generation, run, settings)
     return {**rows, "incarnations": validated.incarnations}
@@ -157,9 +155,9 @@ def publish_run(run: str, settings: Settings) -> Manifest:
 
     Raises `IngestError` when a stage is missing or the bytes of a file do not add up.
     """
-    inventory = _read_inventory(settings, run)
-    generation = _generation(settings, inventory)
-    with run_lock(settings, run):
+    inventory = read_inventory(run, settings)
+    generation = _generation(inventory, settings)
+    with run_lock(run, settings):
         validated = _require_validated(generation, run)
         unbalanced = [account.path for account in validated.accounts if not account.balanced]
         if unbalanced:
@@ -185,22 +183,28 @@ def publish_run(run: str, settings: Settings) -> Manifest:
             **summary,
         )
         write_manifest(manifest, settings)
-        leftovers.supersede(settings, run, keep=generation)
+        supersede(run, generation, settings)
     publish_catalog(settings)
-    with run_lock(settings, run):
-        leftovers.collect(settings, run)
+    with run_lock(run, settings):
+        collect(run, settings)
     return manifest
 
 
 def read_inventory(run: str, settings: Settings) -> Inventory:
-    """The run's latest inventory. Raises `IngestError` when none has been taken."""
-    return _read_inventory(settings, run)
+    """The run's latest inventory. Raises `IngestError` when none has been taken, or it cannot be used."""
+    inventory = noted_inventory(run, settings)
+    if inventory is None:
+        path = layout.store_dir(run, settings) / layout.INVENTORY
+        damaged = f"{path} is damaged; to rebuild it: nixt ingest DIR"
+        missing = "no inventory yet; materialise raw_log_inventory or use: nixt ingest DIR"
+        raise IngestError(f"run {run}: {damaged if path.exists() else missing}")
+    return inventory
 
 
 def pending_generation(run: str, settings: Settings) -> Path:
     """The directory that the stages write for the run's latest inventory; readers do not see it before
     `publish_run`."""
-    return _generation(settings, _read_inventory(settings, run))
+    return _generation(read_inventory(run, settings), settings)
 
 
 def validated_summary(run: str, settings: Settings) -> IngestSummary:
@@ -208,16 +212,14 @@ def validated_summary(run: str, settings: Settings) -> IngestSummary:
     return _require_validated(pending_generation(run, settings), run).summary(run)
 
 
-def _validate(
-    inventory: Inventory, generation: Path, settings: Settings, progress: Progress | None, executor: Executor | None
-) -> Validated:
+def _validate(inventory: Inventory, generation: Path, settings: Settings, progress: Progress | None) -> Validated:
     started = time.monotonic()
     plan, old, before, damaged = _plan(inventory, settings)
     kept = {account.file_id for account in plan.kept} | plan.grew.keys()
     parts = takeover.take_over_parts(old, generation, kept, before.parts) if old and before else {}
     readable = _readable(plan)
     accounts = plan.kept + [books.account_unread(p.file_id, p.file) for p in plan.to_read if not p.file.is_log]
-    decoded = fan_out.decode_files(inventory.directory, readable, generation, settings, progress, executor)
+    decoded = fan_out.decode_files(inventory.directory, readable, generation, settings, progress)
     parts |= {part: sorted(files) for part, files in decoded.lines_before.items()}
     files = {piece.file_id: piece.file for piece in readable}
     for summary in decoded.summaries:
@@ -251,12 +253,12 @@ def _plan(
 ) -> tuple[takeover.Plan, Path | None, Validated | None, dict[str, str]]:
     """What to read and what to take over; from which published generation, what that came to, and which of its files
     are damaged."""
-    old = _published_generation(settings, inventory.run)
+    old = _published_generation(inventory.run, settings)
     # Rows that were dropped to save space cannot be taken over.
     before = read_validated(old) if old and not dropped(old) else None
     if old is None or before is None:
         return takeover.plan(inventory, []), old, before, {}
-    damaged = damaged_files(old, before)
+    damaged = damaged_in(old, before.seals, content=True)
     numbers = files_in(damaged, before)
     here = {file.path for file in inventory.files}
     for account in before.accounts:
@@ -292,28 +294,27 @@ def _without_duplicates(
     copies = duplicates.duplicate_files(accounts)
     for part, numbers in parts.items():
         if copies.intersection(numbers):
-            for path in (generation / table / f"{part}.parquet" for table in layout.PARTED_TABLES):
-                if path.exists():
-                    rewrite_part(path, path, without_files=copies)
+            for path in layout.part_files(generation, part):
+                rewrite_part(path, path, without_files=copies)
     with_rows = [account for account in accounts if account.file_id not in copies and account.records]
     earlier = [account.file_id for account in with_rows if account.status == books.SUPERSEDED]
     repeats = duplicates.drop_repeats(generation, duplicates.files_that_may_repeat(with_rows), earlier, settings)
     corrected = [
         books.as_copy(account)
         if account.file_id in copies
-        else books.without_repeats(account, repeats.get(account.file_id, duplicates.Repeats()))
+        else books.without_repeats(account, repeats.get(account.file_id, books.Repeats()))
         for account in accounts
     ]
     needed = [account for account in corrected if account.status != books.SUPERSEDED or account.records]
     return sorted(needed, key=lambda account: account.file_id), copies
 
 
-def _generation(settings: Settings, inventory: Inventory) -> Path:
+def _generation(inventory: Inventory, settings: Settings) -> Path:
     """Where the result for this state of the input is, or will be: under another name once one was found damaged,
     because readers may have that one open, or where something else than a directory has that name."""
     name = f"gen-{inventory.fingerprint}-{DECODER_VERSION}"
     names = chain([name], (f"{name}-{number}" for number in count(2)))
-    directories = (layout.generation_dir(settings, inventory.run, name) for name in names)
+    directories = (layout.generation_dir(inventory.run, name, settings) for name in names)
     return next(path for path in directories if not (path / _DAMAGED).exists() and not _is_taken(path))
 
 
@@ -322,14 +323,14 @@ def _is_taken(generation: Path) -> bool:
     return os.path.lexists(generation) and not generation.is_dir()
 
 
-def _sound_generation(settings: Settings, inventory: Inventory) -> Path:
+def _sound_generation(inventory: Inventory, settings: Settings) -> Path:
     """The generation to go on with. One that is damaged is marked, so that another takes its place."""
-    generation = _generation(settings, inventory)
+    generation = _generation(inventory, settings)
     validated = read_validated(generation)
     if validated is None:
-        damaged = {VALIDATED: "cannot be used"} if generation == _published_generation(settings, inventory.run) else {}
+        damaged = {VALIDATED: "cannot be used"} if generation == _published_generation(inventory.run, settings) else {}
     else:
-        damaged = damaged_files(generation, validated)
+        damaged = damaged_in(generation, validated.seals, content=True)
     if not damaged:
         return generation
     name, problem = next(iter(damaged.items()))
@@ -337,29 +338,17 @@ def _sound_generation(settings: Settings, inventory: Inventory) -> Path:
         "run %s: %s is damaged: it %s; the run is rebuilt from its logs", inventory.run, generation / name, problem
     )
     write_text(orjson.dumps(damaged).decode(), generation / _DAMAGED)
-    return _generation(settings, inventory)
+    return _generation(inventory, settings)
 
 
-def _published_generation(settings: Settings, run: str) -> Path | None:
+def _published_generation(run: str, settings: Settings) -> Path | None:
     try:
-        return read_manifest(settings, run).directory(settings)
+        return read_manifest(run, settings).directory(settings)
     except UnknownRunError:
         return None
     except DamagedError as error:
         warn_once(str(error))
         return None
-
-
-def _read_inventory(settings: Settings, run: str) -> Inventory:
-    path = layout.store_dir(settings, run) / layout.INVENTORY
-    try:
-        return Inventory.from_json(read_bytes(path))
-    except FileNotFoundError:
-        raise IngestError(
-            f"run {run}: no inventory yet; materialise raw_log_inventory or use: nixt ingest DIR"
-        ) from None
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise IngestError(f"run {run}: {path} is damaged; to rebuild it: nixt ingest DIR") from error
 
 
 def _require_validated(generation: Path, run: str) -> Validated:
@@ -370,33 +359,23 @@ def _require_validated(generation: Path, run: str) -> Validated:
 
 
 @contextmanager
-def run_lock(settings: Settings, run: str) -> Iterator[None]:
+def run_lock(run: str, settings: Settings, wait_s: float = 900.0) -> Iterator[None]:
     """One ingest of a run at a time; a second one waits, then stops with a message. Whoever holds it may take it again.
 
     A store that cannot be written to (full, read-only) ends the work with `IngestError`; readers keep what they had.
     """
+    directory = layout.store_dir(run, settings)
     try:
-        with _lock(settings, run):
-            yield
-    except (OSError, duckdb.IOException) as error:
-        directory = layout.store_dir(settings, run).absolute()
-        reason = error if isinstance(error, StorageError) else storage_error(error, directory) or error
-        raise IngestError(f"run {run}: {reason}; start again then: nothing that was published is lost") from error
-
-
-@contextmanager
-def _lock(settings: Settings, run: str) -> Iterator[None]:
-    directory = layout.store_dir(settings, run)
-    lock = file_lock(directory / ".lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        log.warning("run %s is being ingested by another process; waiting", run)
+        lock = file_lock(directory / ".lock")
         try:
-            lock.acquire(timeout=_LOCK_TIMEOUT_S)
+            held = lock.acquire(timeout=0)
         except Timeout:
-            raise IngestError(f"run {run} is being ingested by another process; try again when it is done") from None
-    try:
-        yield
-    finally:
-        lock.release()
+            log.warning("run %s is being ingested by another process; waiting", run)
+            held = lock.acquire(timeout=wait_s)
+        with held:
+            yield
+    except Timeout:
+        raise IngestError(f"run {run} is being ingested by another process; try again when it is done") from None
+    except (OSError, duckdb.IOException) as error:
+        reason = error if isinstance(error, StorageError) else storage_error(error, directory.absolute()) or error
+        raise IngestError(f"run {run}: {reason}; start again then: nothing that was published is lost") from error

@@ -1,6 +1,7 @@
 """Whether the files of a run are those that its ingest wrote. A damaged run is left out, and keeps no other from being
 read."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from nixt_pipeline.errors import DamagedError
@@ -20,6 +21,8 @@ from nixt_pipeline.store.manifest import (
 from nixt_pipeline.store.reading import unreadable, warn_once
 from nixt_pipeline.store.seals import Seal, damage, data_name, derived_seals
 
+_STRAY = "was written by no ingest"
+
 
 def list_runs(settings: Settings) -> list[Manifest]:
     """The manifests of all published runs, sorted by run id; damaged runs, and those that a newer version of this
@@ -27,7 +30,7 @@ def list_runs(settings: Settings) -> list[Manifest]:
     found = []
     for run in published_runs(settings):
         try:
-            manifest = read_manifest(settings, run)
+            manifest = read_manifest(run, settings)
             require_files(manifest, settings)
         except (DamagedError, StoreVersionError) as error:
             warn_once(str(error))
@@ -65,31 +68,43 @@ def is_readable(manifest: Manifest, settings: Settings) -> bool:
 
 
 def damaged_files(manifest: Manifest, settings: Settings, content: bool) -> dict[Path, str]:
-    """What is wrong with the files that an ingest wrote, by path; for `content` see `seals.damage`. One that no ingest
-    wrote would be read as rows of the run."""
-    strays = layout.stray_files(manifest.directory(settings), manifest.contents)
-    problems: dict[Path, str | None] = dict.fromkeys(strays, layout.STRAY)
-    problems |= {path: damage(path, seals, content) for path, seals in expected_files(manifest, settings).items()}
-    return {path: problem for path, problem in problems.items() if problem}
-
-
-def expected_files(manifest: Manifest, settings: Settings) -> dict[Path, list[Seal]]:
-    """The files that the ingest of a run wrote, without events that were dropped, and what they must be."""
+    """What is wrong with the files that the ingest of a run wrote, by path; for `content` see `seals.damage`."""
     generation = manifest.directory(settings)
-    expected: dict[Path, list[Seal]] = {generation / name: [sealed] for name, sealed in manifest.contents.items()}
-    if not expected:
-        # An earlier version wrote no seals: what there is must be readable.
-        expected = {path: [] for path in layout.written_files(generation)}
+    return {generation / name: problem for name, problem in damaged_in(generation, manifest.contents, content).items()}
+
+
+def damaged_in(generation: Path, contents: Mapping[str, Seal], content: bool) -> dict[str, str]:
+    """What is wrong with the files of a generation into which an ingest wrote `contents`, by their names in it. A part
+    that no ingest wrote would be read as rows of the run."""
+    problems = {path.relative_to(generation).as_posix(): _STRAY for path in stray_parts(generation, contents)}
+    for name, seals in expected_in(generation, contents).items():
+        if problem := damage(generation / name, seals, content):
+            problems[name] = problem
+    return problems
+
+
+def stray_parts(generation: Path, contents: Mapping[str, Seal]) -> list[Path]:
+    """Parts of tables in a generation that no ingest wrote; none when an earlier version of this program did, which
+    kept no names."""
+    parts = [path for table in layout.PARTED_TABLES for path in layout.table_files(generation, table)]
+    return [path for path in parts if contents and path.relative_to(generation).as_posix() not in contents]
+
+
+def expected_in(generation: Path, contents: Mapping[str, Seal]) -> dict[str, list[Seal]]:
+    """The files of a generation, without events that were dropped, and what each must be: an earlier version wrote no
+    seals, so that what there is must be readable."""
+    written = [path.relative_to(generation).as_posix() for path in layout.written_files(generation)]
+    expected = {name: [sealed] for name, sealed in contents.items()} or {name: [] for name in written}
     gone = LARGE_TABLES if dropped(generation) else ()
-    return {path: seals for path, seals in expected.items() if path.relative_to(generation).parts[0] not in gone}
+    return {name: seals for name, seals in expected.items() if name.split("/")[0] not in gone}
 
 
 def damaged_results(manifest: Manifest, settings: Settings) -> dict[Path, str]:
     """What is wrong with what was computed of a run (cells, results, findings), by path."""
-    seals = derived_seals(settings, manifest.run)
+    seals = derived_seals(manifest.run, settings)
     problems = {
         path: damage(path, seals.get(data_name(path, settings), ()), content=True)
-        for path in layout.derived_files(settings, manifest.run, manifest.directory(settings))
+        for path in layout.derived_files(manifest.run, manifest.directory(settings), settings)
     }
     return {path: problem for path, problem in problems.items() if problem}
 

@@ -34,16 +34,7 @@ records AS (
     LEFT JOIN roles AS r ON r.communicator = hash(e.run, e.id, e.comm_name, e.n_ranks, e.nnodes)
 ),
 variants AS (
-    SELECT
-        variant,
-        first(run) AS run, first(incarnation) AS incarnation, first(kind) AS kind, first(coll) AS coll,
-        first(n_ranks) AS n_ranks, first(nnodes) AS nnodes, first(coll_msg_size_bytes) AS coll_msg_size_bytes,
-        first(inspector_output_format_version) AS inspector_output_format_version, first(git_rev) AS git_rev,
-        first(rec_mechanism) AS rec_mechanism, first(coll_timing_source) AS coll_timing_source,
-        first(parallel_role) AS parallel_role, first(coll_busbw_gbs) AS coll_busbw_gbs,
-        first(by_formula) AS by_formula
-    FROM records
-    GROUP BY variant
+    SELECT variant, first(COLUMNS(* EXCLUDE (variant, coll_exec_time_us))) FROM records GROUP BY variant
 ),
 counts AS (SELECT variant, coll_exec_time_us, count(*) AS records FROM records GROUP BY variant, coll_exec_time_us)
 SELECT

@@ -7,7 +7,6 @@
 <reports>/<run>/index.html
 """
 
-from collections.abc import Container
 from pathlib import Path
 
 from nixt_pipeline.inspector import taxonomy
@@ -23,14 +22,14 @@ PARTED_TABLES = ("events", "channels")
 DERIVED_TABLES = ("cells", "kernel_times")
 
 
-def store_dir(settings: Settings, run: str) -> Path:
+def store_dir(run: str, settings: Settings) -> Path:
     """The directory of one run in the store."""
     return settings.data_dir / "store" / f"run={run}"
 
 
-def generation_dir(settings: Settings, run: str, generation: str) -> Path:
+def generation_dir(run: str, generation: str, settings: Settings) -> Path:
     """The directory of one generation: the result of ingesting one state of the run's input."""
-    return store_dir(settings, run) / generation
+    return store_dir(run, settings) / generation
 
 
 def table_files(generation: Path, table: str) -> list[Path]:
@@ -41,27 +40,23 @@ def table_files(generation: Path, table: str) -> list[Path]:
     return [path] if path.exists() else []
 
 
+def part_files(generation: Path, part: str) -> list[Path]:
+    """The Parquet files of one part of the tables that workers write; a table without rows in it has none."""
+    paths = (generation / table / f"{part}.parquet" for table in PARTED_TABLES)
+    return [path for path in paths if path.exists()]
+
+
 def written_files(generation: Path) -> list[Path]:
     """The Parquet files that an ingest has written into a generation so far."""
     return [path for table in taxonomy.TABLES if table not in DERIVED_TABLES for path in table_files(generation, table)]
 
 
-STRAY = "was written by no ingest"
-
-
-def stray_files(generation: Path, contents: Container[str]) -> list[Path]:
-    """Parts of tables in a generation that are not among `contents`, the names of what an ingest wrote into it; none
-    when an earlier version of this program did, which kept no names."""
-    parts = [path for table in PARTED_TABLES for path in table_files(generation, table)]
-    return [path for path in parts if contents and path.relative_to(generation).as_posix() not in contents]
-
-
-def results_path(settings: Settings, analysis: str, run: str) -> Path:
+def results_path(analysis: str, run: str, settings: Settings) -> Path:
     """The result of one analysis of one run."""
     return settings.data_dir / "results" / analysis / f"run={run}.parquet"
 
 
-def derived_files(settings: Settings, run: str, generation: Path) -> list[Path]:
+def derived_files(run: str, generation: Path, settings: Settings) -> list[Path]:
     """What has been computed of a run so far: tables beside its events, results and their JSON."""
     tables = [path for table in DERIVED_TABLES for path in table_files(generation, table)]
     results = settings.data_dir / "results"
@@ -83,6 +78,6 @@ def directories(settings: Settings) -> list[Path]:
     ]  # fmt: skip
 
 
-def report_dir(settings: Settings, run: str) -> Path:
+def report_dir(run: str, settings: Settings) -> Path:
     """The folder of a run's report."""
     return settings.reports_dir / run

@@ -23,14 +23,14 @@ def run_directory(run: str, settings: Settings) -> Path:
     if (landing / below).is_dir() and run_id(below) == run:
         return landing / below
     try:
-        directories = find_runs(landing, settings.finished_markers, follow_links=settings.follow_links)[0]
+        directories = find_runs(settings)[0]
     except LandingError:
         directories = []  # a run can come from elsewhere: the manifest tells
     for directory in directories:
         if directory.run == run:
             return directory.path
     try:
-        source = Path(read_manifest(settings, run).source_dir)
+        source = Path(read_manifest(run, settings).source_dir)
     except (UnknownRunError, DamagedError):
         raise NoLogsError(
             f"run {run}: no such directory in {landing}, and it was never ingested; set NIXT_LANDING_DIR"

@@ -5,15 +5,17 @@ import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from nixt_pipeline.errors import DamagedError, NixtError, StorageError
+from nixt_pipeline.inspector.inventory import INVENTORY, Inventory
 from nixt_pipeline.inspector.runs import run_id
 from nixt_pipeline.obstacles import misplaced, obstacle
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
+from nixt_pipeline.store.accounts import IngestSummary
 from nixt_pipeline.store.files import write_text
 from nixt_pipeline.store.reading import read_bytes, read_json, unusable, warn_once
 from nixt_pipeline.store.seals import Seal
@@ -31,27 +33,14 @@ class StoreVersionError(NixtError, RuntimeError):
     """The store was written by a version of this program that this one cannot read, or is damaged."""
 
 
-# What fits the columns of the run catalog; more is damage.
-Count = Annotated[int, Field(ge=0, lt=2**63)]
+@dataclass(frozen=True, kw_only=True)
+class Manifest(IngestSummary):
+    """What is known of an ingested run."""
 
-
-@dataclass(frozen=True)
-class Manifest:
-    """What is known of an ingested run. `files`, `records` and `bytes` are the counts of the ingest's JSON."""
-
-    run: str
     source_dir: str
     generation: str
     fingerprint: str
     ingested_at: str
-    incarnations: Count
-    files: dict[str, Count]
-    records: dict[str, Count]
-    rejected_lines: Count
-    foreign_lines: Count
-    dropped_by_plugin: Count
-    bytes: dict[str, Count]
-    seconds: float
     run_info: dict[str, Any] = field(default_factory=dict)
     # What the ingest wrote below the generation's directory, with size and hash; empty in manifests of schema 1.
     contents: dict[str, Seal] = field(default_factory=dict)
@@ -59,27 +48,27 @@ class Manifest:
 
     def directory(self, settings: Settings) -> Path:
         """The generation's directory."""
-        return layout.generation_dir(settings, self.run, self.generation)
+        return layout.generation_dir(self.run, self.generation, settings)
 
 
 _MANIFEST = TypeAdapter(Manifest)
 
 
-def manifest_path(settings: Settings, run: str) -> Path:
+def manifest_path(run: str, settings: Settings) -> Path:
     """The file of a run's manifest."""
-    return layout.store_dir(settings, run) / layout.MANIFEST
+    return layout.store_dir(run, settings) / layout.MANIFEST
 
 
 def write_manifest(manifest: Manifest, settings: Settings) -> None:
     """Publish a generation: from this instant on readers see it, even after a power cut, if its files are synced."""
     text = json.dumps(asdict(manifest), indent=1, sort_keys=True) + "\n"
-    write_text(text, manifest_path(settings, manifest.run), durable=True)
+    write_text(text, manifest_path(manifest.run, settings), durable=True)
 
 
-def read_manifest(settings: Settings, run: str) -> Manifest:
+def read_manifest(run: str, settings: Settings) -> Manifest:
     """The manifest of `run`. Raises `UnknownRunError` for a run never published, `DamagedError` for a manifest that
     cannot be used, `StoreVersionError` for a newer store."""
-    path = manifest_path(settings, run)
+    path = manifest_path(run, settings)
     try:
         content = json.loads(read_bytes(path))
         if content["schema"] > SCHEMA_VERSION:
@@ -96,7 +85,7 @@ def read_manifest(settings: Settings, run: str) -> Manifest:
     except (OSError, ValueError, TypeError, KeyError) as error:
         if what := obstacle(path.parent):
             raise DamagedError(f"run {run}: {what}") from None
-        remedy = None if noted_logs(settings, run) else without_logs(settings, run)
+        remedy = None if noted_inventory(run, settings) else without_logs(run, settings)
         raise damaged(run, path, manifest_problem(error), remedy) from error
 
 
@@ -114,15 +103,15 @@ def damaged(run: str, path: Path, problem: str, remedy: str | None = None) -> Da
     return DamagedError(f"run {run}: {path} is damaged: it {problem}; {remedy}")
 
 
-def noted_logs(settings: Settings, run: str) -> Path | None:
-    """Where the logs of a run were when they were last listed; None when nothing says so."""
-    path = layout.store_dir(settings, run) / layout.INVENTORY
-    return read_json(path, lambda content: Path(content["directory"]), "the next ingest of the run writes it anew")
+def noted_inventory(run: str, settings: Settings) -> Inventory | None:
+    """The files of a run when they were last listed; None when nothing says so."""
+    path = layout.store_dir(run, settings) / layout.INVENTORY
+    return read_json(path, INVENTORY.validate_python, "the next ingest of the run writes it anew")
 
 
-def without_logs(settings: Settings, run: str) -> str:
+def without_logs(run: str, settings: Settings) -> str:
     """The remedy for a damaged run when nothing says where its logs were: perhaps no ingest made it."""
-    remedy = f"nothing says where its logs were: move {layout.store_dir(settings, run)} away"
+    remedy = f"nothing says where its logs were: move {layout.store_dir(run, settings)} away"
     return remedy + (f", or rebuild it with `nixt ingest DIR --run {run}`" if run_id(run) == run else "")
 
 

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 
 from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.inspector.decompression import WHOLE, Span
@@ -19,10 +19,11 @@ from nixt_pipeline.inspector.inventory import LogFile
 from nixt_pipeline.inspector.log_file import decode_file
 from nixt_pipeline.inspector.records import Row, Typed
 from nixt_pipeline.settings import Settings
+from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import explained, take_place, temporary_path, write_text
 from nixt_pipeline.store.line_tables import LINE_TABLES
 from nixt_pipeline.store.reading import read_bytes
-from nixt_pipeline.store.seals import damage, seal_files
+from nixt_pipeline.store.seals import Seal, damage, seal_files
 
 EVENTS = taxonomy.stored_schema(taxonomy.EVENT_COLUMNS)
 CHANNELS = taxonomy.stored_schema(taxonomy.CHANNEL_COLUMNS)
@@ -102,6 +103,17 @@ class DecodedBundle:
     summaries: list[FileSummary]
 
 
+@dataclass(frozen=True)
+class _Note:
+    """What is kept of a decoded bundle beside its part, to be found by a later process."""
+
+    summaries: list[FileSummary]
+    parts: dict[str, Seal]
+
+
+_NOTE = TypeAdapter(_Note)
+
+
 def make_bundles(directory: str, pieces: list[Piece], target: Path, settings: Settings) -> list[Bundle]:
     """Share the files out in bundles of about `bundle_bytes`, smaller ones where that makes work for many workers.
 
@@ -155,11 +167,8 @@ def decode_bundle(bundle: Bundle, settings: Settings) -> DecodedBundle:
             for piece in bundle.pieces
         ]
     target = Path(bundle.target)
-    note = {
-        "summaries": [summary.to_json() for summary in summaries],
-        "parts": seal_files(target, target.glob(f"*/{bundle.part}.parquet")),
-    }
-    write_text(orjson.dumps(note).decode(), _note_path(bundle))
+    note = _Note(summaries, seal_files(target, target.glob(f"*/{bundle.part}.parquet")))
+    write_text(_NOTE.dump_json(note).decode(), _note_path(bundle))
     return DecodedBundle(bundle, summaries)
 
 
@@ -167,13 +176,12 @@ def decoded_before(bundle: Bundle) -> DecodedBundle | None:
     """What an earlier process made of the bundle; None when it has not been decoded to its end, or when what it wrote
     is not whole (a power cut takes what was not on the disk yet)."""
     try:
-        note = orjson.loads(read_bytes(_note_path(bundle)))
-        parts = {Path(bundle.target) / name: (int(size), str(digest)) for name, (size, digest) in note["parts"].items()}
-        summaries = [FileSummary.from_json(summary) for summary in note["summaries"]]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        note = _NOTE.validate_json(read_bytes(_note_path(bundle)))
+    except (OSError, ValueError):
         return None
-    whole = not any(damage(path, [sealed], content=True) for path, sealed in parts.items())
-    return DecodedBundle(bundle, summaries) if whole else None
+    target = Path(bundle.target)
+    whole = not any(damage(target / name, [sealed], content=True) for name, sealed in note.parts.items())
+    return DecodedBundle(bundle, note.summaries) if whole else None
 
 
 def _note_path(bundle: Bundle) -> Path:
@@ -296,7 +304,8 @@ def compact(generation: Path, parts: dict[str, list[int]]) -> dict[str, list[int
 
     A query pays for every file it opens.
     """
-    small = [part for part in sorted(parts) if _part_bytes(generation, part) < _SMALL_PART_BYTES]
+    n_bytes = {part: sum(path.stat().st_size for path in layout.part_files(generation, part)) for part in sorted(parts)}
+    small = [part for part in n_bytes if n_bytes[part] < _SMALL_PART_BYTES]
     if len(small) < _MANY_SMALL_PARTS:
         return parts
     joined = "part-" + hashlib.blake2b("\n".join(small).encode(), digest_size=6).hexdigest()
@@ -311,11 +320,6 @@ def compact(generation: Path, parts: dict[str, list[int]]) -> dict[str, list[int
             source.unlink()
     files = sorted({number for part in small for number in parts[part]})
     return {part: numbers for part, numbers in parts.items() if part not in small} | {joined: files}
-
-
-def _part_bytes(generation: Path, part: str) -> int:
-    paths = (generation / table / f"{part}.parquet" for table in ("events", "channels"))
-    return sum(path.stat().st_size for path in paths if path.exists())
 
 
 def rewrite_part(

@@ -25,8 +25,6 @@ from nixt_pipeline.obstacles import obstacle
 
 log = logging.getLogger(__name__)
 _Content = TypeVar("_Content")
-# What reading JSON of another shape than expected raises.
-_UNUSABLE = (OSError, ValueError, TypeError, KeyError, AttributeError)
 
 
 @cache
@@ -85,28 +83,26 @@ def read_cache(path: Path, columns: Sequence[str]) -> pa.Table | None:
 def read_json(path: Path, shape: Callable[[Any], _Content], remedy: str) -> _Content | None:
     """What `shape` makes of a JSON file; None when the file is not there, or when it is damaged, which is said with the
     remedy."""
-    try:
-        return shape(json.loads(read_bytes(path)))
-    except FileNotFoundError:
-        return None
-    except _UNUSABLE as error:
-        if what := obstacle(path.parent):
-            warn_once(what)
-            return None
-        warn_once(f"{path} is damaged: it {unusable(error)}; {remedy}")
-        return None
+    content, problem = _read(path, shape)
+    if problem:
+        warn_once(obstacle(path.parent) or f"{path} is damaged: it {problem}; {remedy}")
+    return content
 
 
 def json_problem(path: Path, shape: Callable[[Any], object]) -> str | None:
     """What is wrong with a JSON file of which `shape` makes something, after the word "it"; None for one that is sound,
     or not there."""
+    return _read(path, shape)[1]
+
+
+def _read(path: Path, shape: Callable[[Any], _Content]) -> tuple[_Content | None, str | None]:
+    """What `shape` makes of a JSON file, or what is wrong with it; neither where there is none."""
     try:
-        shape(json.loads(read_bytes(path)))
+        return shape(json.loads(read_bytes(path))), None
     except FileNotFoundError:
-        return None
-    except _UNUSABLE as error:
-        return unusable(error)
-    return None
+        return None, None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        return None, unusable(error)
 
 
 def unreadable(path: Path, every_page: bool = False) -> str | None:

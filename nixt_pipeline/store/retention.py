@@ -9,8 +9,8 @@ from pathlib import Path
 
 from nixt_pipeline.errors import NixtError
 from nixt_pipeline.settings import Settings
-from nixt_pipeline.store import layout, leftovers
-from nixt_pipeline.store.dropped import LARGE_TABLES, Dropped, dropped, mark_dropped
+from nixt_pipeline.store import layout
+from nixt_pipeline.store.dropped import LARGE_TABLES, Dropped, dropped, mark_dropped, supersede
 from nixt_pipeline.store.ingest import read_inventory, run_lock
 from nixt_pipeline.store.manifest import read_manifest
 
@@ -27,24 +27,24 @@ def event_bytes(run: str, settings: Settings) -> int:
 def drop_events(run: str, settings: Settings, reason: str, at: datetime) -> int:
     """Mark events, channels and cells of a run as dropped; returns the bytes that frees.
 
-    Readers are no longer led to them once the catalog is published; `leftovers.collect` removes them. Can be killed
+    Readers are no longer led to them once the catalog is published; `collect` removes them. Can be killed
     and repeated. Raises `IngestPendingError` when a newer state of the run is being ingested, and `IngestError`
     when the store cannot be written to.
     """
-    with run_lock(settings, run):
-        manifest = read_manifest(settings, run)
+    with run_lock(run, settings):
+        manifest = read_manifest(run, settings)
         published = manifest.directory(settings)
         if read_inventory(run, settings).fingerprint != manifest.fingerprint:
             raise IngestPendingError(f"run {run} is being ingested again; its events are kept for now")
         freed = event_bytes(run, settings)
         if not dropped(published):
             mark_dropped(published, Dropped(at.isoformat(timespec="seconds"), reason, freed))
-        leftovers.supersede(settings, run, keep=published)
+        supersede(run, published, settings)
     return freed
 
 
 def _large_files(run: str, settings: Settings) -> Iterator[Path]:
-    read_manifest(settings, run)
-    for generation in layout.store_dir(settings, run).glob("gen-*"):
+    read_manifest(run, settings)
+    for generation in layout.store_dir(run, settings).glob("gen-*"):
         for table in LARGE_TABLES:
             yield from layout.table_files(generation, table)

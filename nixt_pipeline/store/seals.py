@@ -9,12 +9,14 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import pyarrow as pa
 import xxhash
 from filelock import FileLock
+from pydantic import TypeAdapter
 
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
-from nixt_pipeline.store.files import file_lock, write_text
+from nixt_pipeline.store.files import file_lock, write_table, write_text
 from nixt_pipeline.store.reading import json_problem, read_json, unreadable
 
 DERIVED = "derived.json"
@@ -22,6 +24,8 @@ _CHUNK_BYTES = 1 << 20
 
 # Size in bytes and xxh3 (128 bits, hexadecimal) of a file.
 Seal = tuple[int, str]
+# What JSON holds of seals by name; raises `ValueError` for anything else.
+as_seals = TypeAdapter(dict[str, list[Seal]]).validate_python
 
 
 def seal(path: Path) -> Seal:
@@ -50,7 +54,7 @@ def damage(path: Path, seals: Iterable[Seal], content: bool) -> str | None:
         if not path.is_file():
             return "is not a file"
         if not known:
-            return unreadable(path) if content and path.suffix == ".parquet" else None
+            return unreadable(path, every_page=True) if content and path.suffix == ".parquet" else None
         if size not in [expected for expected, _ in known]:
             return f"has {size:,} bytes instead of {known[0][0]:,}"
         if content and seal(path) not in known:
@@ -62,33 +66,39 @@ def damage(path: Path, seals: Iterable[Seal], content: bool) -> str | None:
     return None
 
 
-def noting(settings: Settings, run: str, path: Path) -> Callable[[Path], None]:
+def noting(run: str, path: Path, settings: Settings) -> Callable[[Path], None]:
     """What to pass to the writer of `path`, so that its seal is noted before readers see it."""
-    return lambda written: remember(settings, run, path, seal(written))
+    return lambda written: remember(run, path, seal(written), settings)
 
 
-def remember(settings: Settings, run: str, path: Path, sealed: Seal) -> None:
+def remember(run: str, path: Path, sealed: Seal, settings: Settings) -> None:
     """Note the seal of something that was computed of a run and is about to take the place of `path`.
 
     The one before is kept, because a kill may come before the file takes its place.
     """
-    note = derived_note(settings, run)
+    note = derived_note(run, settings)
     with _note_lock(note):
-        known = derived_seals(settings, run).items()
+        known = derived_seals(run, settings).items()
         kept = {name: seals for name, seals in known if (settings.data_dir / name).exists()}
         name = data_name(path, settings)
         seals = [sealed, *(before for before in kept.get(name, []) if before != sealed)][:2]
         write_text(json.dumps({**kept, name: seals}, indent=1, sort_keys=True) + "\n", note)
 
 
-def derived_note(settings: Settings, run: str) -> Path:
+def write_result(table: pa.Table, analysis: str, run: str, settings: Settings) -> None:
+    """Replace a run's result of an analysis, and note its seal. Raises `StorageError` when it cannot be written."""
+    path = layout.results_path(analysis, run, settings)
+    write_table(table, path, noting(run, path, settings))
+
+
+def derived_note(run: str, settings: Settings) -> Path:
     """The file with the seals of what was computed of a run."""
-    return layout.store_dir(settings, run) / DERIVED
+    return layout.store_dir(run, settings) / DERIVED
 
 
-def renew_damaged_note(settings: Settings, run: str) -> None:
+def renew_damaged_note(run: str, settings: Settings) -> None:
     """Begin the note anew if it is damaged: what it sealed is then at best readable, until it is computed again."""
-    note = derived_note(settings, run)
+    note = derived_note(run, settings)
     with _note_lock(note):
         if json_problem(note, as_seals):
             write_text("{}\n", note)
@@ -103,13 +113,8 @@ def data_name(path: Path, settings: Settings) -> str:
     return path.relative_to(settings.data_dir).as_posix()
 
 
-def derived_seals(settings: Settings, run: str) -> dict[str, list[Seal]]:
+def derived_seals(run: str, settings: Settings) -> dict[str, list[Seal]]:
     """The seals of what was computed of a run, by the path below the data directory; the newest first. Empty when there
     are none, or when the note of them is damaged."""
-    note = derived_note(settings, run)
+    note = derived_note(run, settings)
     return read_json(note, as_seals, "it is written anew with the next result of the run") or {}
-
-
-def as_seals(content: dict[str, list[Seal]]) -> dict[str, list[Seal]]:
-    """Lists of seals as they were before they became JSON. Raises `ValueError` or `TypeError` for anything else."""
-    return {name: [(int(size), str(digest)) for size, digest in seals] for name, seals in content.items()}

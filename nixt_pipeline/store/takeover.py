@@ -74,10 +74,8 @@ def take_over_parts(old: Path, new: Path, kept: set[int], parts: dict[str, list[
         if not staying:
             continue
         taken[part] = staying
-        for table in layout.PARTED_TABLES:
-            source, target = old / table / f"{part}.parquet", new / table / f"{part}.parquet"
-            if not source.exists():
-                continue
+        for source in layout.part_files(old, part):
+            target = new / source.parent.name / source.name
             if staying == files:
                 link_or_copy(source, target)
             else:
@@ -99,19 +97,12 @@ def _grew(account: FileAccount, file: LogFile, directory: Path) -> bool:
     plain = account.status == "read" and file.splittable and not account.stateful
     plain = plain and not account.records_auxiliary and not account.records_duplicate
     longer = account.compression == "none" and file.size_bytes > account.size_bytes
-    try:
-        return plain and longer and grew(directory / file.location, account.size_bytes, account.fingerprint)
-    except OSError:
-        # Decoding will meet the same error and book the file as unreadable.
-        return False
+    return plain and longer and grew(directory / file.location, account.size_bytes, account.fingerprint)
 
 
 def _holds_all_of(account: FileAccount, file: LogFile, directory: Path) -> bool:
     """Whether the file can be decoded, and all bytes that the account is of are still at its beginning."""
-    try:
-        return file.is_log and begins_with(directory / file.location, account.size_bytes, account.fingerprint)
-    except OSError:
-        return False
+    return file.is_log and begins_with(directory / file.location, account.size_bytes, account.fingerprint)
 
 
 def _has_rows(account: FileAccount) -> bool:

@@ -40,7 +40,7 @@ class Reason:
 def reasons(run: str, settings: Settings) -> list[Reason]:
     """The most frequent reasons, first for whole files, then for lines of files that were read. Raises
     `UnknownRunError`."""
-    manifest = read_manifest(settings, run)
+    manifest = read_manifest(run, settings)
     generation = manifest.directory(settings)
     paths: dict[str, list[str]] = defaultdict(list)
     for file in read_table(generation / "files.parquet").to_pylist():
@@ -63,7 +63,7 @@ def reasons(run: str, settings: Settings) -> list[Reason]:
 def set_aside(run: str, settings: Settings) -> list[str]:
     """The files that may hold records and were left alone or could not be read, each with its reason. Raises
     `UnknownRunError`."""
-    path = read_manifest(settings, run).directory(settings) / "files.parquet"
+    path = read_manifest(run, settings).directory(settings) / "files.parquet"
     rows = [row for row in read_table(path).to_pylist() if row["status"] in (IGNORED, "unreadable")]
     return [visible(f"{row['path']}: {row['problem']}") for row in rows]
 
@@ -71,7 +71,7 @@ def set_aside(run: str, settings: Settings) -> list[str]:
 def no_records(run: str, settings: Settings) -> str:
     """Why a run has no record, in words: the frequent reasons, or what to set where nothing was written at all. Raises
     `UnknownRunError`."""
-    manifest = read_manifest(settings, run)
+    manifest = read_manifest(run, settings)
     if wrote_nothing(manifest):
         return f"no Inspector record in {manifest.source_dir}: {_found(manifest)}; {NO_RECORDS_HINT}"
     lines = "\n".join(f"  {reason}" for reason in reasons(run, settings))

@@ -85,7 +85,7 @@ def test_a_materialised_result_is_a_view_of_the_run_and_a_parquet_file_with_mean
     run = store_run(EVENTS)
     materialise(analysis_named("coverage"), "job", run.settings)
     table = compute(analysis_named("coverage"), run.con, run.settings)
-    stored = pq.read_table(layout.results_path(run.settings, "coverage", "job"), partitioning=None)
+    stored = pq.read_table(layout.results_path("coverage", "job", run.settings), partitioning=None)
     assert stored.equals(table)
     assert stored.schema.field("capture_rate").equals(table.schema.field("capture_rate"), check_metadata=True)
     reopened = store_run(EVENTS)
@@ -94,7 +94,7 @@ def test_a_materialised_result_is_a_view_of_the_run_and_a_parquet_file_with_mean
 
 def test_materialising_twice_writes_the_same_bytes(store_run: StoreRun) -> None:
     run = store_run(EVENTS)
-    path = layout.results_path(run.settings, "hot_kernels", "job")
+    path = layout.results_path("hot_kernels", "job", run.settings)
     materialise(analysis_named("hot_kernels"), "job", run.settings)
     first = path.read_bytes()
     materialise(analysis_named("hot_kernels"), "job", run.settings)

@@ -17,7 +17,7 @@ def counted(run: StoredRun, *columns: str) -> list[tuple[Any, ...]]:
 
 def without_rollup(run: StoredRun) -> StoredRun:
     """The run as it was stored before the rollup existed."""
-    generation = read_manifest(run.settings, RUN).directory(run.settings)
+    generation = read_manifest(RUN, run.settings).directory(run.settings)
     [path] = layout.table_files(generation, "kernel_times")
     path.unlink()
     return StoredRun(run.settings)

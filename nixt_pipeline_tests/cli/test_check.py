@@ -36,7 +36,7 @@ def check(*arguments: str) -> Result:
 
 
 def part_of(settings: Settings) -> Path:
-    (part,) = layout.table_files(read_manifest(settings, RUN).directory(settings), "events")
+    (part,) = layout.table_files(read_manifest(RUN, settings).directory(settings), "events")
     return part
 
 
@@ -83,7 +83,7 @@ def test_nothing_is_computed_from_events_with_a_flipped_bit(stored: Settings, co
 
 @pytest.mark.parametrize("how", ["check", "ingest"])
 def test_a_damaged_run_is_rebuilt_from_its_logs(stored: Settings, how: str) -> None:
-    before = read_manifest(stored, RUN).generation
+    before = read_manifest(RUN, stored).generation
     flip(part_of(stored), 100)
     if how == "check":
         assert check("--repair").exit_code == 0
@@ -92,13 +92,13 @@ def test_a_damaged_run_is_rebuilt_from_its_logs(stored: Settings, how: str) -> N
         result = CliRunner().invoke(main, ["ingest", str(stored.landing_dir / RUN)])
         assert "files: 2 read" in result.stdout
     # Readers may have the old one open.
-    assert read_manifest(stored, RUN).generation == f"{before}-2"
+    assert read_manifest(RUN, stored).generation == f"{before}-2"
     assert check().exit_code == 0
     assert records(stored) == 40
 
 
 def test_a_damaged_manifest_is_made_again(stored: Settings) -> None:
-    manifest_path(stored, RUN).write_text("{}")
+    manifest_path(RUN, stored).write_text("{}")
     assert check().exit_code == 2
     assert check("--repair").exit_code == 0
     assert records(stored) == 40
@@ -108,7 +108,7 @@ def test_a_damaged_manifest_is_made_again(stored: Settings) -> None:
     ("content", "problem"), [("{}", "it lacks `schema`"), ("[]", "it has another shape"), ("x", "it is not JSON")]
 )
 def test_what_no_ingest_made_is_to_be_moved_away_or_ingested(stored: Settings, content: str, problem: str) -> None:
-    foreign = manifest_path(stored, "foreign")
+    foreign = manifest_path("foreign", stored)
     foreign.parent.mkdir()
     foreign.write_text(content)
     advice = f"move {foreign.parent} away, or rebuild it with `nixt ingest DIR --run foreign`"
@@ -129,7 +129,7 @@ def test_what_no_ingest_made_is_to_be_moved_away_or_ingested(stored: Settings, c
 )
 def test_a_damaged_note_of_seals_is_found_and_made_again(stored: Settings, content: str, problem: str) -> None:
     analyse_run(RUN, stored)
-    note = derived_note(stored, RUN)
+    note = derived_note(RUN, stored)
     note.write_text(content)
     result = check()
     assert result.exit_code == 2
@@ -137,7 +137,7 @@ def test_a_damaged_note_of_seals_is_found_and_made_again(stored: Settings, conte
     assert "object" not in result.stdout + result.stderr
     assert f"nixt check {RUN} --repair" in result.stderr
     assert check("--repair").exit_code == 0
-    assert f"results/hot_kernels/run={RUN}.parquet" in derived_seals(stored, RUN)
+    assert f"results/hot_kernels/run={RUN}.parquet" in derived_seals(RUN, stored)
     assert check().exit_code == 0
 
 
@@ -146,7 +146,7 @@ def test_only_logs_in_damaged_parts_are_decoded_again(stored: Settings) -> None:
     first = part_of(stored)
     write_log(stored.landing_dir / RUN / "a-pid3.log", *(collective(sn=n, pid=3) for n in range(20)))
     ingest_run(stored.landing_dir / RUN, stored)
-    parts = layout.table_files(read_manifest(stored, RUN).directory(stored), "events")
+    parts = layout.table_files(read_manifest(RUN, stored).directory(stored), "events")
     (second,) = [path for path in parts if path.name != first.name]
     flip(second, 100)
     result = CliRunner().invoke(main, ["ingest", str(stored.landing_dir / RUN)])
@@ -169,7 +169,7 @@ def test_logs_that_are_gone_are_named_instead_of_losing_their_records(stored: Se
 
 def test_damaged_results_are_computed_again_without_the_logs(stored: Settings) -> None:
     analyse_run(RUN, stored)
-    result = layout.results_path(stored, "hot_kernels", RUN)
+    result = layout.results_path("hot_kernels", RUN, stored)
     before = result.read_bytes()
     flip(result, 50)
     found = check()
@@ -189,10 +189,10 @@ def test_decisions_of_people_are_no_copy_of_anything_and_stay_damaged(stored: Se
 
 
 def test_a_store_of_an_earlier_version_is_readable_and_gets_hashes_with_the_next_ingest(stored: Settings) -> None:
-    content = json.loads(manifest_path(stored, RUN).read_text())
+    content = json.loads(manifest_path(RUN, stored).read_text())
     del content["contents"]
-    manifest_path(stored, RUN).write_text(json.dumps({**content, "schema": 1}))
-    validated = read_manifest(stored, RUN).directory(stored) / "validated.json"
+    manifest_path(RUN, stored).write_text(json.dumps({**content, "schema": 1}))
+    validated = read_manifest(RUN, stored).directory(stored) / "validated.json"
     old = json.loads(validated.read_text())
     del old["seals"]
     validated.write_text(json.dumps(old))

@@ -84,7 +84,7 @@ def test_check_names_what_is_in_the_place_of_any_directory(stored: Settings, kin
     analyse_run(RUN, stored)
     report_run(RUN, stored)
     data, reports = stored.data_dir, stored.reports_dir
-    generation = read_manifest(stored, RUN).directory(stored)
+    generation = read_manifest(RUN, stored).directory(stored)
     places = [generation / "events", generation, data / "results" / "coverage", data / "store" / "run=job"]
     places += [data / "results", data / "store", data, reports / "job" / "data", reports / "job", reports]
     for place in places:

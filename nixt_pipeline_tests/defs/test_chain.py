@@ -52,9 +52,9 @@ def ingested(tmp_path_factory: pytest.TempPathFactory) -> Ingested:
 def test_a_run_goes_from_its_logs_to_its_report(ingested: Ingested) -> None:
     settings = ingested.settings
     assert ingested.result.success
-    assert read_manifest(settings, RUN).records["stored"] == 6
-    assert all(layout.results_path(settings, analysis.name, RUN).exists() for analysis in ANALYSES)
-    assert RUN in (layout.report_dir(settings, RUN) / "index.html").read_text(encoding="utf-8")
+    assert read_manifest(RUN, settings).records["stored"] == 6
+    assert all(layout.results_path(analysis.name, RUN, settings).exists() for analysis in ANALYSES)
+    assert RUN in (layout.report_dir(RUN, settings) / "index.html").read_text(encoding="utf-8")
 
 
 def test_a_sound_run_violates_nothing(ingested: Ingested) -> None:
@@ -92,7 +92,7 @@ def test_the_report_is_a_path_without_a_server_and_also_a_link_with_one(
 ) -> None:
     settings = ingested.settings
     plain = metadata(ingested.result, "run_report")
-    assert plain["report"].value == str(layout.report_dir(settings, RUN) / "index.html")
+    assert plain["report"].value == str(layout.report_dir(RUN, settings) / "index.html")
     assert "open report" not in plain
     monkeypatch.setenv("NIXT_REPORT_URL", "http://reports.example/nixt/")
     again = execute(build_definitions(resource(settings)), instance, only=["run_report"])
@@ -172,14 +172,14 @@ def test_a_directory_without_a_record_stops_before_anything_is_published(
     assert not result.success
     assert "at_least_one_record_is_readable" in violated(result)
     assert result.asset_materializations_for_node("typed_events") == []
-    assert not (layout.store_dir(settings, RUN) / layout.MANIFEST).exists()
+    assert not (layout.store_dir(RUN, settings) / layout.MANIFEST).exists()
 
 
 def test_a_store_that_lost_a_column_stops_before_the_analyses(
     settings: Settings, definitions: dg.Definitions, instance: dg.DagsterInstance
 ) -> None:
     ingest(drop_job(settings.landing_dir), RUN, settings)
-    generation = read_manifest(settings, RUN).directory(settings)
+    generation = read_manifest(RUN, settings).directory(settings)
     for part in layout.table_files(generation, "events"):
         pq.write_table(pq.read_table(part).drop_columns(["coll_algo"]), part)
     # As an earlier version left it, without hashes: otherwise the run would be rebuilt from its logs.
@@ -226,7 +226,7 @@ def test_odd_records_warn_and_still_end_in_a_report(
     result = execute(definitions, instance)
     assert result.success
     assert set(ODD.values()) <= violated(result)
-    assert (layout.report_dir(settings, RUN) / "index.html").exists()
+    assert (layout.report_dir(RUN, settings) / "index.html").exists()
 
 
 @pytest.mark.slow
@@ -248,4 +248,4 @@ def test_the_plugins_own_extremes_warn_and_still_end_in_a_report(
     result = execute(definitions, instance, config=config)
     assert result.success
     assert {"bandwidth_is_physically_possible", "no_line_is_rejected", "no_log_file_is_empty"} <= violated(result)
-    assert (layout.report_dir(settings, RUN) / "index.html").exists()
+    assert (layout.report_dir(RUN, settings) / "index.html").exists()

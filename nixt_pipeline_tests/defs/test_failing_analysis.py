@@ -56,12 +56,12 @@ def test_what_is_missing_is_told_and_the_report_is_made_of_the_rest(
     done = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
 
-    page = (layout.report_dir(settings, RUN) / "index.html").read_text(encoding="utf-8")
+    page = (layout.report_dir(RUN, settings) / "index.html").read_text(encoding="utf-8")
     # hot_kernels and coverage; run_kernels is no section of the report.
     assert page.count("<strong>Not computed.</strong>") == 2
     assert "planted" in page
     assert "every_row_is_one_group: " in page
-    assert not layout.results_path(settings, "coverage", RUN).exists()
+    assert not layout.results_path("coverage", RUN, settings).exists()
     assert 'id="payload"' in page
     with dg.DagsterInstance.from_config(str(home)) as instance:
         (run,) = instance.get_run_ids()

@@ -33,7 +33,7 @@ def test_a_dry_run_says_what_the_job_would_drop(settings: Settings, instance: dg
     ingest(drop_job(settings.landing_dir), RUN, settings)
     limited = resource(settings)
     limited = NixtSettings(overrides={**limited.overrides, "retention_days": 1})
-    generation = read_manifest(settings, RUN).directory(settings)
+    generation = read_manifest(RUN, settings).directory(settings)
     # As after a kill in the middle: marked, and still there. Nothing else of a run that was not analysed would go.
     mark_dropped(generation, Dropped("2026-01-01T00:00:00+00:00", "test", 1))
     assert [row["action"] for row in run_job(limited, instance, dry_run=True)] == ["drop"]

@@ -108,7 +108,7 @@ def test_a_run_that_was_analysed_since_is_looked_at_again(settings: Settings) ->
 def test_a_run_that_is_gone_is_dropped(settings: Settings) -> None:
     ingest(drop(settings, "job"), "job", settings)
     update_run_catalog(settings)
-    (layout.store_dir(settings, "job") / layout.MANIFEST).unlink()
+    (layout.store_dir("job", settings) / layout.MANIFEST).unlink()
     assert update_run_catalog(settings).table.num_rows == 0
 
 

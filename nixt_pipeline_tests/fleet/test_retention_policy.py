@@ -91,7 +91,7 @@ def test_a_run_without_its_events_stays_usable(settings: Settings) -> None:
     for run in ("old", "other"):
         ingest_run(drop_job(settings, run), settings)
         analyse(run, settings)
-    write_text("the report", layout.report_dir(settings, "old") / "index.html")
+    write_text("the report", layout.report_dir("old", settings) / "index.html")
     landing = snapshot(settings.landing_dir)
     results, before = snapshot(settings.data_dir / "results"), compare("old", "other", settings)
     (row,) = (row for row in current_run_catalog(settings).table.to_pylist() if row["run"] == "old")
@@ -100,13 +100,13 @@ def test_a_run_without_its_events_stays_usable(settings: Settings) -> None:
     decide("old", Decision(decision="rejected"), settings)
     steps = plan_retention(ALWAYS, NOW, settings)
     assert {step.run: step.action for step in steps} == {"old": "drop", "other": "keep"}
-    generation = read_manifest(settings, "old").directory(settings)
+    generation = read_manifest("old", settings).directory(settings)
     assert layout.table_files(generation, "events")  # a plan changes nothing
     done = apply_retention(steps, NOW, settings)
     assert [(step.run, step.action) for step in done] == [("old", "dropped"), ("other", "keep")]
     for table in ("events", "channels", "cells"):
         assert layout.table_files(generation, table) == []
-    assert layout.table_files(read_manifest(settings, "other").directory(settings), "events")
+    assert layout.table_files(read_manifest("other", settings).directory(settings), "events")
 
     assert snapshot(settings.landing_dir) == landing
     assert {name: text for name, text in snapshot(settings.data_dir / "results").items() if name in results} == results
@@ -121,7 +121,7 @@ def test_a_run_without_its_events_stays_usable(settings: Settings) -> None:
     ingest_run(settings.landing_dir / "old", settings)
     analyse_run("old", settings)
     assert report_run("old", settings).read_text() == "the report"
-    assert dropped(read_manifest(settings, "old").directory(settings)) is not None
+    assert dropped(read_manifest("old", settings).directory(settings)) is not None
     with pytest.raises(EventsDroppedError, match="the events of run old were dropped on 2026-01-01"):
         materialise(analysis_named("coverage"), "old", settings)
     assert plan_retention(ALWAYS, NOW, settings)[0].run == "other"
@@ -142,7 +142,7 @@ def test_a_run_that_was_not_analysed_keeps_its_events(settings: Settings) -> Non
 
 def test_a_kill_between_the_marker_and_the_end_is_made_good_by_the_next_time(settings: Settings) -> None:
     ingest_run(drop_job(settings, "old"), settings)
-    generation = read_manifest(settings, "old").directory(settings)
+    generation = read_manifest("old", settings).directory(settings)
     part = layout.table_files(generation, "events")[0]
     drop_events("old", settings, "test", NOW)
     found = dropped(generation)
@@ -164,7 +164,7 @@ def test_a_run_that_is_being_ingested_again_is_left_alone(settings: Settings) ->
     take_inventory(directory, "old", settings)
     (done,) = apply_retention([Step("old", "drop", 1, "old")], NOW, settings)
     assert (done.action, done.reason) == ("failed", "run old is being ingested again; its events are kept for now")
-    assert layout.table_files(read_manifest(settings, "old").directory(settings), "events")
+    assert layout.table_files(read_manifest("old", settings).directory(settings), "events")
 
 
 def test_only_baselines_that_are_still_used_keep_their_events(settings: Settings) -> None:
@@ -172,7 +172,7 @@ def test_only_baselines_that_are_still_used_keep_their_events(settings: Settings
     for number in range(MAX_MEMBERS + 2):
         job = Job(f"job-{number:02}", float(number), ("gpu-1", "gpu-2"))
         write_run(job, cluster, settings)
-        generation = read_manifest(settings, job.run).directory(settings)
+        generation = read_manifest(job.run, settings).directory(settings)
         write_text("events", generation / "events" / "part.parquet")
     decide("job-00", Decision(decision="pinned"), settings)
     actions = {step.run: step.action for step in plan_retention(ALWAYS, NOW, settings)}
@@ -186,7 +186,7 @@ def test_readers_keep_the_files_for_a_while_and_are_led_to_the_rest(settings: Se
     patient = settings.model_copy(update={"unlink_grace_s": 3600})
     for run in ("old", "other"):
         ingest_run(drop_job(patient, run), patient)
-    generation = read_manifest(patient, "old").directory(patient)
+    generation = read_manifest("old", patient).directory(patient)
     with duckdb.connect(str(patient.catalog_path), read_only=True) as reader:
         (step,) = apply_retention([Step("old", "drop", 1, "old")], NOW, patient)
         assert step.action == "dropped"

@@ -5,10 +5,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import orjson
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from nixt_pipeline.inspector.decompression import WHOLE, Span
 from nixt_pipeline.inspector.file_summary import FileSummary, merge, settle
@@ -36,7 +36,8 @@ def decode(
     sink = Collected()
     pieces = [decode_file(path, "x", 0, sink, settings, span=span, by_template=by_template) for span in spans]
     # Workers hand their summaries on as JSON.
-    pieces = [FileSummary.from_json(orjson.loads(orjson.dumps(piece.to_json()))) for piece in pieces]
+    adapter = TypeAdapter(FileSummary)
+    pieces = [adapter.validate_json(adapter.dump_json(piece)) for piece in pieces]
     return settle(merge(pieces)), sorted(sink.sequence_numbers, key=str)
 
 

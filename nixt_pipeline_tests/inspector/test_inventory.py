@@ -8,13 +8,20 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from nixt_pipeline.inspector.inventory import Inventory, grew, take_inventory
+from nixt_pipeline.inspector.inventory import INVENTORY, Inventory, grew, take_inventory
 from nixt_pipeline.inspector.opening import open_regular
+from nixt_pipeline.settings import load_settings
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
+
+
+def listed(directory: Path, **settings: Any) -> Inventory:
+    """The inventory of a directory from which links may lead anywhere unless `settings` say otherwise."""
+    return take_inventory(directory, "r", load_settings(**{"follow_links": "anywhere"} | settings))
 
 
 def test_a_log_is_described_without_being_read_through(tmp_path: Path) -> None:
@@ -24,7 +31,7 @@ def test_a_log_is_described_without_being_read_through(tmp_path: Path) -> None:
         "x" * 200_000,
         collective(at_us=EPOCH_US + 9),
     )
-    (file,) = take_inventory(tmp_path, "run", (), 100).files
+    (file,) = listed(tmp_path).files
     assert (file.path, file.size_bytes) == ("n1/gpu-01.cluster-pid42.log", path.stat().st_size)
     assert (file.hostname, file.pid, file.compression) == ("gpu-01.cluster", 42, "none")
     assert (file.first_dump_us, file.last_dump_us) == (EPOCH_US, EPOCH_US + 9)
@@ -34,10 +41,7 @@ def test_names_of_forks_and_compressed_files_tell_host_and_pid(tmp_path: Path) -
     (tmp_path / "h-pid7-1756587600.log").write_text(collective())
     (tmp_path / "h-pid8.log.gz").write_bytes(gzip.compress(collective().encode()))
     (tmp_path / "merged.log").write_text(collective())
-    found = {
-        file.path: (file.pid, file.compression, file.first_dump_us)
-        for file in take_inventory(tmp_path, "r", (), 100).files
-    }
+    found = {file.path: (file.pid, file.compression, file.first_dump_us) for file in listed(tmp_path).files}
     assert found == {
         "h-pid7-1756587600.log": (7, "none", EPOCH_US),
         "h-pid8.log.gz": (8, "gzip", EPOCH_US),
@@ -48,7 +52,7 @@ def test_names_of_forks_and_compressed_files_tell_host_and_pid(tmp_path: Path) -
 def test_sidecars_and_markers_are_no_files_of_the_run_and_binaries_are_foreign(tmp_path: Path) -> None:
     for name in ("run.json", "_SUCCESS", "model.pt", "a.log"):
         (tmp_path / name).touch()
-    assert [(file.path, file.foreign) for file in take_inventory(tmp_path, "r", ("_SUCCESS",), 100).files] == [
+    assert [(file.path, file.foreign) for file in listed(tmp_path).files] == [
         ("a.log", None),
         ("model.pt", "no log by its name (.pt)"),
     ]
@@ -71,7 +75,7 @@ def test_what_is_no_log_by_its_content_is_not_read_whatever_its_name(
     tmp_path: Path, beginning: bytes, kind: str
 ) -> None:
     (tmp_path / "node-01-pid7.log").write_bytes(beginning + b"\n" + collective().encode())
-    (file,) = take_inventory(tmp_path, "r", (), 100).files
+    (file,) = listed(tmp_path).files
     assert file.foreign == f"no log by its content ({kind})"
     assert not file.is_log
 
@@ -79,7 +83,7 @@ def test_what_is_no_log_by_its_content_is_not_read_whatever_its_name(
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le"])
 def test_a_log_is_no_foreign_content_in_any_encoding(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "node-01-pid7.log").write_bytes(collective().encode(encoding))
-    (file,) = take_inventory(tmp_path, "r", (), 100).files
+    (file,) = listed(tmp_path).files
     assert file.is_log
 
 
@@ -101,7 +105,7 @@ def test_leftovers_are_listed_with_the_reason_why_they_are_not_read(
     tmp_path: Path, path: str, reason: str | None
 ) -> None:
     write_log(tmp_path / path, collective(host="node-07", pid=7))
-    (file,) = take_inventory(tmp_path, "r", (), 100).files
+    (file,) = listed(tmp_path).files
     assert (file.path, file.ignored, file.is_log) == (path, reason, reason is None)
     if reason:
         assert (file.hostname, file.pid) == ("node-07", 7)
@@ -109,7 +113,7 @@ def test_leftovers_are_listed_with_the_reason_why_they_are_not_read(
 
 def test_of_a_folder_of_snapshots_only_the_folder_is_named(tmp_path: Path) -> None:
     write_log(tmp_path / ".snapshot" / "hourly" / "node-01-pid1.log", collective())
-    assert [(file.path, file.is_log) for file in take_inventory(tmp_path, "r", (), 100).files] == [(".snapshot", False)]
+    assert [(file.path, file.is_log) for file in listed(tmp_path).files] == [(".snapshot", False)]
 
 
 def archived(directory: Path, name: str, mode: str) -> None:
@@ -149,13 +153,13 @@ def test_an_archive_is_left_alone_with_a_reason_whatever_its_kind(
 ) -> None:
     (tmp_path / "in").mkdir()
     archived(tmp_path / "in", name, mode)
-    (file,) = take_inventory(tmp_path / "in", "r", (), 100).files
+    (file,) = listed(tmp_path / "in").files
     assert file.ignored == f"an archive ({kind}): unpack it to have the logs in it read"
 
 
 def test_a_compressed_log_is_no_archive_even_if_its_name_says_so(tmp_path: Path) -> None:
     (tmp_path / "h-pid8.tar.gz").write_bytes(gzip.compress(collective().encode()))
-    (file,) = take_inventory(tmp_path, "r", (), 100).files
+    (file,) = listed(tmp_path).files
     assert file.is_log
 
 
@@ -170,14 +174,14 @@ def test_a_compressed_log_is_no_archive_even_if_its_name_says_so(tmp_path: Path)
 )
 def test_what_is_compressed_in_a_way_that_is_not_read_says_so(tmp_path: Path, content: bytes, reason: str) -> None:
     (tmp_path / "h-pid8.log").write_bytes(content)
-    (file,) = take_inventory(tmp_path, "r", (), 100).files
+    (file,) = listed(tmp_path).files
     assert (file.ignored or "").startswith(reason)
 
 
 @pytest.mark.parametrize("content", [bytes(64), f"]{collective()}".encode("utf-32-le"), collective().encode("utf-16")])
 def test_zeros_are_no_sign_of_a_compression(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "h-pid8.log").write_bytes(content)
-    (file,) = take_inventory(tmp_path, "r", (), 100).files
+    (file,) = listed(tmp_path).files
     assert file.ignored is None
 
 
@@ -186,7 +190,7 @@ def test_files_that_block_or_never_end_are_named_at_once(tmp_path: Path) -> None
     with (tmp_path / "b.log").open("wb") as file:
         file.truncate(8 << 40)
     os.mkfifo(tmp_path / "c.log")
-    problems = {file.path: file.unreadable for file in take_inventory(tmp_path, "r", (), 100).files}
+    problems = {file.path: file.unreadable for file in listed(tmp_path).files}
     assert problems["a.log"] == "a view of the kernel, not a file"
     assert str(problems["b.log"]).startswith("sparse: 8,796,093,022,208 of its 8,796,093,022,208 bytes are holes")
     assert problems["c.log"] == "not a regular file"
@@ -200,7 +204,7 @@ def test_a_link_out_of_the_directory_is_named_and_not_followed(tmp_path: Path) -
     (tmp_path / "run" / "file-pid2.log").symlink_to(tmp_path / "other" / "b-pid1.log")
     (tmp_path / "run" / "folder").symlink_to(tmp_path / "other")
     (tmp_path / "run" / "inside-pid3.log").symlink_to("a-pid1.log")
-    files = take_inventory(tmp_path / "run", "r", (), 100, root=tmp_path / "run").files
+    files = listed(tmp_path / "run", follow_links="within").files
     assert {file.path: file.is_log for file in files} == {
         "a-pid1.log": True,
         "file-pid2.log": False,
@@ -214,18 +218,18 @@ def test_a_link_out_of_the_directory_is_named_and_not_followed(tmp_path: Path) -
 
 def test_the_fingerprint_follows_content_and_the_inventory_survives_json(tmp_path: Path) -> None:
     path = write_log(tmp_path / "a-pid1.log", collective())
-    before = take_inventory(tmp_path, "r", (), 100)
-    assert Inventory.from_json(before.to_json()) == before
+    before = listed(tmp_path)
+    assert INVENTORY.validate_json(INVENTORY.dump_json(before)) == before
     stamp = path.stat()
     path.write_text(collective(sn=1) + "\n")
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    assert take_inventory(tmp_path, "r", (), 100).fingerprint != before.fingerprint
+    assert listed(tmp_path).fingerprint != before.fingerprint
 
 
 def test_links_in_circles_end(tmp_path: Path) -> None:
     write_log(tmp_path / "run" / "a-pid1.log", collective())
     (tmp_path / "run" / "loop").symlink_to(tmp_path / "run")
-    assert [file.path for file in take_inventory(tmp_path / "run", "r", (), 100).files] == ["a-pid1.log"]
+    assert [file.path for file in listed(tmp_path / "run").files] == ["a-pid1.log"]
 
 
 def test_a_link_out_to_a_directory_that_holds_this_one_is_not_followed(tmp_path: Path) -> None:
@@ -233,27 +237,27 @@ def test_a_link_out_to_a_directory_that_holds_this_one_is_not_followed(tmp_path:
     write_log(tmp_path / "other-run" / "b-pid1.log", collective())
     (tmp_path / "run" / "up").symlink_to("..")
     (tmp_path / "run" / "everything").symlink_to("/")
-    assert [file.path for file in take_inventory(tmp_path / "run", "r", (), 100).files] == ["a-pid1.log"]
+    assert [file.path for file in listed(tmp_path / "run").files] == ["a-pid1.log"]
 
 
 def test_the_store_is_no_input_when_it_lies_among_the_logs(tmp_path: Path) -> None:
     write_log(tmp_path / "a-pid1.log", collective())
     write_log(tmp_path / "data" / "store" / "manifest.json", "{}")
-    files = take_inventory(tmp_path, "r", (), 100, left_out=(tmp_path / "data", tmp_path / "reports")).files
+    files = listed(tmp_path, data_dir=tmp_path / "data").files
     assert [file.path for file in files] == ["a-pid1.log"]
 
 
 def test_a_name_that_is_not_utf8_is_shown_and_found_again(tmp_path: Path) -> None:
     name = os.fsdecode(b"h\xff-pid1.log")
     write_log(tmp_path / name, collective())
-    inventory = take_inventory(tmp_path, "r", (), 100)
-    (file,) = Inventory.from_json(inventory.to_json()).files
+    inventory = listed(tmp_path)
+    (file,) = INVENTORY.validate_json(INVENTORY.dump_json(inventory)).files
     assert (file.path, file.hostname, file.location) == (r"h\xff-pid1.log", r"h\xff", name)
 
 
 def test_a_time_beyond_64_bits_is_none(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text('"dump_timestamp_us":9999999999999999999')
-    (file,) = take_inventory(tmp_path, "r", (), 100).files
+    (file,) = listed(tmp_path).files
     assert (file.first_dump_us, file.last_dump_us) == (None, None)
 
 
@@ -261,5 +265,5 @@ def test_an_end_within_an_object_is_none_to_go_on_from(tmp_path: Path) -> None:
     pretty = json.dumps(json.loads(collective()), indent=2) + "\n"
     for text, goes_on in ((collective() + "\n", True), (pretty, False), (pretty[:-2], False)):
         (tmp_path / "a-pid1.log").write_text(text)
-        (file,) = take_inventory(tmp_path, "r", (), 100).files
+        (file,) = listed(tmp_path).files
         assert grew(tmp_path / "a-pid1.log", file.size_bytes, file.fingerprint) == goes_on

@@ -3,6 +3,7 @@ import os
 import stat
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,12 +23,17 @@ from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline_tests.records import collective, write_log
 
 
+def runs_below(landing: Path, **settings: Any) -> tuple[list[RunDirectory], dict[str, str]]:
+    """What is found in a landing directory."""
+    return find_runs(load_settings(landing_dir=landing, **settings))
+
+
 def log_in(directory: Path) -> None:
     write_log(directory / "node-01-pid1.log", collective())
 
 
 def only_run(landing: Path) -> RunDirectory:
-    [found], _ = find_runs(landing)
+    [found], _ = runs_below(landing)
     return found
 
 
@@ -60,7 +66,7 @@ def test_an_id_is_always_safe(path: str) -> None:
 def test_a_directory_with_per_node_folders_is_one_run(tmp_path: Path) -> None:
     log_in(tmp_path / "job" / "node-a")
     log_in(tmp_path / "job" / "node-b")
-    runs, skipped = find_runs(tmp_path)
+    runs, skipped = runs_below(tmp_path)
     assert [(run.run, run.file_count) for run in runs] == [("job", 2)]
     assert skipped == {}
 
@@ -69,32 +75,32 @@ def test_a_directory_that_groups_runs_is_none_itself(tmp_path: Path) -> None:
     log_in(tmp_path / "team" / "nccl-inspector-1")
     log_in(tmp_path / "team" / "deep" / "mine")
     (tmp_path / "team" / "deep" / "mine" / "run.json").write_text("{}")
-    assert [run.run for run in find_runs(tmp_path)[0]] == ["team__deep__mine", "team__nccl-inspector-1"]
+    assert [run.run for run in runs_below(tmp_path)[0]] == ["team__deep__mine", "team__nccl-inspector-1"]
 
 
 def test_empty_and_hidden_directories_are_no_runs(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     log_in(tmp_path / ".staging")
-    assert find_runs(tmp_path) == ([], {})
+    assert runs_below(tmp_path) == ([], {})
 
 
 def test_a_landing_directory_that_cannot_be_listed_says_so(tmp_path: Path) -> None:
     with pytest.raises(LandingError, match="NIXT_LANDING_DIR"):
-        find_runs(tmp_path / "missing")
+        runs_below(tmp_path / "missing")
 
 
 def test_looking_stops_at_the_deadline(tmp_path: Path) -> None:
     log_in(tmp_path / "job")
-    runs, skipped = find_runs(tmp_path, deadline=time.monotonic() - 1)
+    runs, skipped = find_runs(load_settings(landing_dir=tmp_path), deadline=time.monotonic() - 1)
     assert (runs, list(skipped)) == ([], ["job"])
 
 
 def test_the_fingerprint_changes_with_any_file(tmp_path: Path) -> None:
     log_in(tmp_path / "job")
-    before = find_runs(tmp_path)[0][0].fingerprint
-    assert find_runs(tmp_path)[0][0].fingerprint == before
+    before = runs_below(tmp_path)[0][0].fingerprint
+    assert runs_below(tmp_path)[0][0].fingerprint == before
     write_log(tmp_path / "job" / "node-02-pid1.log", collective())
-    assert find_runs(tmp_path)[0][0].fingerprint != before
+    assert runs_below(tmp_path)[0][0].fingerprint != before
 
 
 def a_run(path: Path, changed_s: float, markers: frozenset[str] = frozenset()) -> RunDirectory:
@@ -162,13 +168,15 @@ def test_links_out_of_the_landing_directory_are_followed_only_where_a_setting_sa
     (landing / "same").symlink_to(landing / "job")
     (landing / "job" / "run.json").symlink_to(tmp_path / "secret.json")
     (tmp_path / "secret.json").write_text('{"name": "x", "token": "s3cret"}')
-    runs, skipped = find_runs(landing)
+    runs, skipped = runs_below(landing)
     assert {run.run for run in runs} == {"job", "same"}
     assert "NIXT_FOLLOW_LINKS=anywhere" in skipped["out"]
-    root = link_root(landing / "job", landing, "within")
+    root = link_root(landing / "job", settings)
     assert "a link out of the directory" in str(read_run_info(landing / "job", root)["problem"])
-    assert {run.run for run in find_runs(landing, follow_links="anywhere")[0]} == {"job", "out", "same"}
-    info = read_run_info(landing / "job", link_root(landing / "job", landing, "anywhere"))
+    assert {run.run for run in runs_below(landing, follow_links="anywhere")[0]} == {"job", "out", "same"}
+    info = read_run_info(
+        landing / "job", link_root(landing / "job", settings.model_copy(update={"follow_links": "anywhere"}))
+    )
     assert info == {"name": "x", "unknown_keys": ["token"]}
 
 
@@ -176,7 +184,7 @@ def test_links_out_of_the_landing_directory_are_followed_only_where_a_setting_sa
 def test_a_dump_directory_without_a_log_says_what_to_set(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "_SUCCESS").touch()
-    runs, skipped = find_runs(tmp_path)
+    runs, skipped = runs_below(tmp_path)
     assert runs == []
     assert "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS" in skipped[name]
 
@@ -232,5 +240,5 @@ def test_a_run_json_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
 def test_a_link_to_itself_in_the_landing_directory_hides_no_run(tmp_path: Path) -> None:
     write_log(tmp_path / "job" / "a-pid1.log", "x")
     (tmp_path / "self").symlink_to("self")
-    found, _ = find_runs(tmp_path)
+    found, _ = runs_below(tmp_path)
     assert [run.run for run in found] == ["job"]

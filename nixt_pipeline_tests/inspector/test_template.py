@@ -153,13 +153,9 @@ def test_what_the_formula_gives_is_not_stored_and_comes_back_exactly(
     assert list(con.execute(query, [coll, size, n_ranks, float(time_us)]).fetchone() or ()) == written
 
 
-def test_a_block_larger_than_the_scanners_arrays_comes_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nixt_pipeline.inspector import template
-
-    monkeypatch.setattr(template, "_RECORDS", 10)
-    monkeypatch.setattr(template, "_CAREFUL", 3)
+def test_a_block_larger_than_the_scanners_arrays_comes_in_steps() -> None:
     lines = [collective(sn=n) if n % 3 else "noise" for n in range(50)]
-    decoder = TemplateDecoder(0, Thresholds())
+    decoder = TemplateDecoder(0, Thresholds(), records=10, careful=3)
     steps = decode_all(decoder, "".join(line + "\n" for line in lines).encode())
     assert len(steps) > 4
     assert sum(step.events.num_rows for step in steps) == 33

@@ -83,13 +83,13 @@ def test_one_directory_under_two_names_is_found(settings: Settings) -> None:
 
 def test_an_overview_with_every_run_and_its_report_passes(settings: Settings) -> None:
     write_manifest(MANIFEST, settings)
-    write_text("", layout.report_dir(settings, "job") / "index.html")
+    write_text("", layout.report_dir("job", settings) / "index.html")
     assert failing_index(settings, "<td>job</td>") == set()
 
 
 def test_a_run_missing_from_the_overview_is_found(settings: Settings) -> None:
     write_manifest(MANIFEST, settings)
-    write_text("", layout.report_dir(settings, "job") / "index.html")
+    write_text("", layout.report_dir("job", settings) / "index.html")
     assert failing_index(settings, "<td></td>") == {"the_overview_lists_every_run"}
 
 

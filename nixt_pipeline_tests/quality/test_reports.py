@@ -10,21 +10,24 @@ from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import write_table, write_text
 from nixt_pipeline.store.manifest import Manifest, write_manifest
 
-MANIFEST = Manifest("job", "/logs/job", "g1", "f", "2026-01-01T00:00:00+00:00", 1, {}, {}, 0, 0, 0, {}, 0.0)
+MANIFEST = Manifest(
+    run="job", source_dir="/logs/job", generation="g1", fingerprint="f", ingested_at="2026-01-01T00:00:00+00:00",
+    incarnations=1, files={}, records={}, rejected_lines=0, foreign_lines=0, dropped_by_plugin=0, bytes={}, seconds=0.0,
+)  # fmt: skip
 
 
 @pytest.fixture
 def published(settings: Settings) -> Settings:
     """A published run with one result and a report that stands alone."""
     write_manifest(MANIFEST, settings)
-    write_table(pa.table({"run": ["job"]}), layout.results_path(settings, "coverage", "job"))
+    write_table(pa.table({"run": ["job"]}), layout.results_path("coverage", "job", settings))
     write_text(
-        '<p>fine, see <a href="https://example.org">there</a></p>', layout.report_dir(settings, "job") / "index.html"
+        '<p>fine, see <a href="https://example.org">there</a></p>', layout.report_dir("job", settings) / "index.html"
     )
     table = {"csv": "data/coverage.csv", "parquet": "data/coverage.parquet"}
-    write_text(json.dumps({"tables": {"coverage": table}}), layout.report_dir(settings, "job") / "report.json")
+    write_text(json.dumps({"tables": {"coverage": table}}), layout.report_dir("job", settings) / "report.json")
     for path in table.values():
-        write_text("", layout.report_dir(settings, "job") / path)
+        write_text("", layout.report_dir("job", settings) / path)
     return settings
 
 
@@ -41,16 +44,16 @@ def test_an_analysis_that_was_not_computed_is_named(published: Settings) -> None
 
 
 def test_a_result_older_than_the_events_is_found(published: Settings) -> None:
-    os.utime(layout.results_path(published, "coverage", "job"), ns=(0, 0))
+    os.utime(layout.results_path("coverage", "job", published), ns=(0, 0))
     assert failing(published, "coverage") == {"the_report_shows_every_analysis"}
 
 
 def test_a_page_that_fetches_something_is_found(published: Settings) -> None:
-    page = layout.report_dir(published, "job") / "index.html"
+    page = layout.report_dir("job", published) / "index.html"
     write_text('<script src="https://example.org/plot.js"></script>', page)
     assert failing(published, "coverage") == {"the_report_needs_no_network"}
 
 
 def test_a_table_that_is_not_beside_the_page_is_found(published: Settings) -> None:
-    (layout.report_dir(published, "job") / "data" / "coverage.csv").unlink()
+    (layout.report_dir("job", published) / "data" / "coverage.csv").unlink()
     assert failing(published, "coverage") == {"every_table_of_the_report_can_be_downloaded"}

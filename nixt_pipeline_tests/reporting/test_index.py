@@ -32,10 +32,10 @@ def test_the_index_has_a_row_for_each_run_and_links_to_the_reports_there_are(tmp
     settings = _settings(tmp_path)
     _publish(examples.manifest(run="job-1", rejected_lines=3), settings)
     _publish(examples.manifest(run="job 2%", incarnations=2), settings)
-    write_text("report", layout.report_dir(settings, "job 2%") / "index.html")
+    write_text("report", layout.report_dir("job 2%", settings) / "index.html")
     # 2 ranks x 4 operations at 50 % and 6 ranks x 4 operations at 100 %: (4 + 24) / (8 + 24) = 87.5 %.
     coverage = examples.coverage(run="job-1", capture_rate=0.5), examples.coverage(run="job-1", n_ranks=6)
-    write_table(pa.concat_tables(coverage), layout.results_path(settings, "coverage", "job-1"))
+    write_table(pa.concat_tables(coverage), layout.results_path("coverage", "job-1", settings))
 
     html = render_index(settings).read_text(encoding="utf-8")
 

@@ -43,7 +43,7 @@ def test_a_question_mark_in_the_path_is_refused_before_anything_is_written(tmp_p
 def test_a_run_that_is_removed_leaves_the_views_of_the_others(settings: Settings) -> None:
     ingest_runs(settings, "a", "b")
     with duckdb.connect(str(settings.catalog_path), read_only=True) as con:
-        shutil.rmtree(layout.store_dir(settings, "b"))
+        shutil.rmtree(layout.store_dir("b", settings))
         assert rows_by_run(con) == [("a", 1)]
     with catalog.open_store(settings) as con:
         assert rows_by_run(con) == [("a", 1)]
@@ -58,7 +58,7 @@ def test_a_run_that_vanishes_while_the_catalog_is_written_is_left_out(
     def first_without_b(*arguments: object) -> None:
         calls.append(arguments)
         if len(calls) == 1:
-            shutil.rmtree(layout.store_dir(settings, "b"))
+            shutil.rmtree(layout.store_dir("b", settings))
             raise duckdb.IOException("No files found that match the pattern")
         create_views(*arguments)  # type: ignore[arg-type]
 

@@ -25,7 +25,7 @@ def test_a_large_file_is_decoded_in_slices(tmp_path: Path, small_slices: Setting
     summary = take_in(tmp_path / "in", small_slices)
     assert (summary.records["stored"], summary.rejected_lines, summary.files["read"]) == (40, 1, 1)
     assert query(small_slices, "SELECT line, byte_offset FROM rejects") == [(21, sum(len(r) + 1 for r in records(20)))]
-    directory = read_manifest(small_slices, "run").directory(small_slices)
+    directory = read_manifest("run", small_slices).directory(small_slices)
     assert len(layout.table_files(directory, "events")) > 5
 
 
@@ -70,23 +70,26 @@ def test_what_was_decoded_in_shares_is_not_decoded_again(
     monkeypatch.setattr("nixt_pipeline.store.fan_out.decode_bundle", noting)
     summary = take_in(tmp_path / "in", small_slices.model_copy(update={"workers": 1}))
     assert (replace(summary, seconds=0), stored(small_slices)) == (replace(expected[0], seconds=0), expected[1])
-    directory = read_manifest(small_slices, "run").directory(small_slices)
+    directory = read_manifest("run", small_slices).directory(small_slices)
     n_parts = len(layout.table_files(directory, "events"))
     assert n_parts > 5
     assert len(decoded) == (0 if len(shares) == 3 else n_parts - len(range(1, n_parts, 3)))
     assert not (directory / "decoded").exists()
 
 
-def test_many_small_additions_are_joined(tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nixt_pipeline.store.parts._MANY_SMALL_PARTS", 4)
-    for pid in range(6):
+def test_many_small_additions_are_joined(tmp_path: Path, settings: Settings) -> None:
+    # Each file is a part of its own.
+    settings = settings.model_copy(update={"bundle_bytes": 1, "workers": 1})
+    for pid in range(31):
         write_log(tmp_path / "in" / f"a-pid{pid}.log", *records(2, pid))
-        take_in(tmp_path / "in", settings)
-    directory = read_manifest(settings, "run").directory(settings)
-    assert len(layout.table_files(directory, "events")) < 4
-    assert query(settings, "SELECT count(*), count(DISTINCT pid) FROM events") == [(12, 6)]
+    take_in(tmp_path / "in", settings)
+    assert len(layout.table_files(read_manifest("run", settings).directory(settings), "events")) == 31
+    write_log(tmp_path / "in" / "a-pid31.log", *records(2, 31))
+    take_in(tmp_path / "in", settings)
+    assert len(layout.table_files(read_manifest("run", settings).directory(settings), "events")) == 1
+    assert query(settings, "SELECT count(*), count(DISTINCT pid) FROM events") == [(64, 32)]
     write_log(tmp_path / "in" / "a-pid0.log", *records(3, 0))
-    assert take_in(tmp_path / "in", settings).records["stored"] == 13
+    assert take_in(tmp_path / "in", settings).records["stored"] == 65
 
 
 @pytest.mark.slow

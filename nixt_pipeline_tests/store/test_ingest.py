@@ -40,7 +40,7 @@ def test_a_directory_becomes_a_published_run(tmp_path: Path, settings: Settings)
         "seconds": summary.seconds,
     }
     assert query(settings, "SELECT count(*), min(run), max(process) FROM events") == [(4, "run", "node-01-pid1")]
-    assert read_manifest(settings, "run").source_dir == str(tmp_path / "in")
+    assert read_manifest("run", settings).source_dir == str(tmp_path / "in")
 
 
 def test_nothing_is_visible_before_it_is_published(tmp_path: Path, settings: Settings) -> None:
@@ -48,7 +48,7 @@ def test_nothing_is_visible_before_it_is_published(tmp_path: Path, settings: Set
     ingest.take_inventory(tmp_path / "in", "run", settings)
     ingest.validate_records("run", settings)
     with pytest.raises(UnknownRunError, match="none yet"):
-        read_manifest(settings, "run")
+        read_manifest("run", settings)
     with pytest.raises(IngestError, match="materialise typed_events first"):
         ingest.publish_run("run", settings)
     ingest.type_events("run", settings)
@@ -76,7 +76,7 @@ def test_no_other_ingest_comes_in_between_the_stages(
     def another_ingest() -> None:
         # It would list the directory anew, and the rest of the first ingest would look for what it has not decoded.
         with pytest.raises(Timeout):
-            file_lock(layout.store_dir(settings, "run") / ".lock").acquire(timeout=0)
+            file_lock(layout.store_dir("run", settings) / ".lock").acquire(timeout=0)
         refused.append(True)
 
     def between(run: str, settings: Settings) -> dict[str, int]:
@@ -139,7 +139,7 @@ def test_what_cannot_be_read_costs_only_itself_and_is_named(tmp_path: Path, sett
 def test_an_interrupted_ingest_starts_over(tmp_path: Path, settings: Settings) -> None:
     write_log(tmp_path / "in" / "a-pid1.log", *records(2))
     inventory = ingest.take_inventory(tmp_path / "in", "run", settings)
-    left = layout.generation_dir(settings, "run", f"gen-{inventory.fingerprint}-{ingest.DECODER_VERSION}") / "events"
+    left = layout.generation_dir("run", f"gen-{inventory.fingerprint}-{ingest.DECODER_VERSION}", settings) / "events"
     left.mkdir(parents=True)
     (left / ".tmp-1-part.parquet").write_bytes(b"half")
     (left / "part-old.parquet").write_bytes(b"half")
@@ -156,7 +156,7 @@ def test_old_generations_go_when_no_reader_can_have_them_open(
     for number in (1, 2, 3):
         write_log(tmp_path / "in" / "a-pid1.log", *records(number))
         take_in(tmp_path / "in", settings)
-    assert len(list(layout.store_dir(settings, "run").glob("gen-*"))) == left
+    assert len(list(layout.store_dir("run", settings).glob("gen-*"))) == left
     assert query(settings, "SELECT count(*) FROM events") == [(3,)]
 
 
@@ -165,7 +165,7 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path, settings: Settings)
     contents = []
     for _ in range(2):
         take_in(tmp_path / "in", settings)
-        generation = read_manifest(settings, "run").directory(settings)
+        generation = read_manifest("run", settings).directory(settings)
         contents.append({path.name: path.read_bytes() for path in generation.rglob("*.parquet")})
         shutil.rmtree(settings.data_dir)
     assert contents[0] == contents[1]
@@ -174,7 +174,7 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path, settings: Settings)
 def test_columns_on_disk_carry_role_unit_and_meaning(tmp_path: Path, settings: Settings) -> None:
     write_log(tmp_path / "in" / "a-pid1.log", *records(1))
     take_in(tmp_path / "in", settings)
-    (part,) = layout.table_files(read_manifest(settings, "run").directory(settings), "events")
+    (part,) = layout.table_files(read_manifest("run", settings).directory(settings), "events")
     metadata = pq.read_schema(part).field("coll_exec_time_us").metadata
     assert (metadata[b"role"], metadata[b"unit"]) == (b"Measurement", b"us")
 
@@ -208,29 +208,26 @@ def test_a_store_that_cannot_be_written_to_says_so_and_keeps_what_it_had(
 def test_a_damaged_store_is_made_again_or_named(tmp_path: Path, settings: Settings) -> None:
     write_log(tmp_path / "in" / "a-pid1.log", *records(2))
     take_in(tmp_path / "in", settings)
-    manifest = read_manifest(settings, "run")
+    manifest = read_manifest("run", settings)
     (manifest.directory(settings) / "validated.json").write_text("")
     assert take_in(tmp_path / "in", settings).records["stored"] == 2
-    (layout.store_dir(settings, "run") / layout.MANIFEST).write_text("")
+    (layout.store_dir("run", settings) / layout.MANIFEST).write_text("")
     with pytest.raises(DamagedError, match=r"manifest\.json is damaged: .* `nixt check run --repair` rebuilds it"):
-        read_manifest(settings, "run")
+        read_manifest("run", settings)
     assert take_in(tmp_path / "in", settings).records["stored"] == 2
-    assert read_manifest(settings, "run").records["stored"] == 2
+    assert read_manifest("run", settings).records["stored"] == 2
 
 
-def test_a_second_ingest_of_a_run_stops_with_a_message_when_the_first_does_not_end(
-    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_ingest_of_a_run_stops_with_a_message_when_the_first_does_not_end(settings: Settings) -> None:
     from filelock import FileLock
 
-    write_log(tmp_path / "in" / "a-pid1.log", *records(2))
-    monkeypatch.setattr("nixt_pipeline.store.ingest._LOCK_TIMEOUT_S", 0)
-    layout.store_dir(settings, "run").mkdir(parents=True)
+    layout.store_dir("run", settings).mkdir(parents=True)
     with (
-        FileLock(layout.store_dir(settings, "run") / ".lock"),
+        FileLock(layout.store_dir("run", settings) / ".lock"),
         pytest.raises(IngestError, match="being ingested by another process"),
+        ingest.run_lock("run", settings, wait_s=0),
     ):
-        ingest.ingest(tmp_path / "in", "run", settings)
+        pass
 
 
 @pytest.mark.slow
@@ -264,7 +261,7 @@ def test_what_was_decoded_before_a_power_cut_is_used_only_when_it_is_whole(tmp_p
     write_log(tmp_path / "in" / "a-pid1.log", *records(3))
     inventory = ingest.take_inventory(tmp_path / "in", "run", settings)
     ingest.decode_share("run", settings, 0, 1)
-    (part,) = layout.store_dir(settings, "run").glob("gen-*/decoded/events/*.parquet")
+    (part,) = layout.store_dir("run", settings).glob("gen-*/decoded/events/*.parquet")
     part.write_bytes(b"")
     assert ingest.validate_records("run", settings).records["stored"] == 3
     assert inventory.run == "run"

@@ -18,7 +18,7 @@ def test_an_ingest_that_is_killed_leaves_the_old_state_or_the_new_one() -> None:
 @pytest.mark.slow
 def test_workers_leave_ctrl_c_to_the_process_that_asked_for_them(settings: Settings) -> None:
     before = signal.getsignal(signal.SIGINT)
-    with _workers(2, settings.model_copy(update={"workers": 2}), None) as pool:
+    with _workers(2, settings.model_copy(update={"workers": 2})) as pool:
         assert pool is not None
         assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
     assert signal.getsignal(signal.SIGINT) == before

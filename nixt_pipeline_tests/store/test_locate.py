@@ -22,7 +22,7 @@ def test_a_run_whose_name_had_to_be_made_safe_is_found_by_looking(settings: Sett
     from nixt_pipeline.inspector.runs import find_runs
 
     log = write_log(settings.landing_dir / "job of Monday" / "node-01-pid1.log", collective())
-    (found,) = find_runs(settings.landing_dir)[0]
+    (found,) = find_runs(settings)[0]
     assert found.run != "job of Monday"
     assert run_directory(found.run, settings) == log.parent
 

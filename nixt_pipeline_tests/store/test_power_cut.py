@@ -115,10 +115,10 @@ def test_a_manifest_names_only_what_is_synced_and_is_synced_with_its_directory(
     monkeypatch.setattr(Path, "replace", note_rename)
     write_log(tmp_path / "in" / "a-pid1.log", collective(sn=1))
     ingest.ingest(tmp_path / "in", "run", settings)
-    published = order.index(("rename", manifest_path(settings, "run")))
+    published = order.index(("rename", manifest_path("run", settings)))
     before = {path for kind, path in order[:published] if kind == "sync"}
-    generation = read_manifest(settings, "run").directory(settings)
+    generation = read_manifest("run", settings).directory(settings)
     named = layout.written_files(generation)
-    assert {generation / name for name in read_manifest(settings, "run").contents} == set(named)
+    assert {generation / name for name in read_manifest("run", settings).contents} == set(named)
     assert {*named, *(path.parent for path in named), generation, generation.parent} <= before
-    assert order[published + 1] == ("sync", layout.store_dir(settings, "run"))
+    assert order[published + 1] == ("sync", layout.store_dir("run", settings))

@@ -167,5 +167,5 @@ def test_whether_there_is_a_record_is_told_before_anything_is_stored(
     (settings.landing_dir / "job" / name).write_text(content)
     reason = why_no_record(settings.landing_dir / "job", settings)
     assert reason is None if words is None else words in str(reason)
-    assert not_taken_up(settings, {"job"}) == {}
-    assert (not_taken_up(settings, ()) == {}) == (words is None)
+    assert not_taken_up({"job"}, settings) == {}
+    assert (not_taken_up((), settings) == {}) == (words is None)

@@ -17,7 +17,7 @@ _SQL = {"string": "VARCHAR", "int32": "INTEGER", "int64": "BIGINT", "uint64": "U
 def con(tmp_path: Path) -> duckdb.DuckDBPyConnection:
     settings = load_settings(data_dir=tmp_path)
     con = catalog.connect(settings)
-    catalog.create_views(con, settings, [])
+    catalog.create_views(con, [], settings)
     return con
 
 

@@ -24,7 +24,7 @@ from nixt_pipeline.store.dropped import require_events
 from nixt_pipeline.store.files import where_possible
 from nixt_pipeline.store.manifest import read_manifest
 from nixt_pipeline.store.reading import read_cache, read_table, warn_once
-from nixt_pipeline.store.results import write_result
+from nixt_pipeline.store.seals import write_result
 
 _KERNEL_COLUMNS = [column.name for column in RUN_KERNELS.columns]
 # The first twentieth of a run is left out: communicators connect when they are first used (the paper's warm-up).
@@ -163,8 +163,8 @@ def key_of(row: Mapping[str, Any]) -> KernelKey:
 def load_summary(run: str, settings: Settings) -> RunSummary:
     """The summary of a stored run; its cells and `run_kernels` are computed when they are not there yet. Raises
     `UnknownRunError`."""
-    manifest = read_manifest(settings, run)
-    kernels = read_cache(layout.results_path(settings, RUN_KERNELS.name, run), _KERNEL_COLUMNS)
+    manifest = read_manifest(run, settings)
+    kernels = read_cache(layout.results_path(RUN_KERNELS.name, run, settings), _KERNEL_COLUMNS)
     if kernels is None:
         with where_possible():
             if not layout.table_files(manifest.directory(settings), "cells"):
@@ -185,7 +185,7 @@ def _compute_kernels(run: str, settings: Settings) -> pa.Table:
 def stored_summary(run: str, facts: Mapping[str, Any], settings: Settings) -> RunSummary:
     """The summary of an analysed run from its stored results alone; without findings where it was not diagnosed. Raises
     `DamagedError`, also for results that an earlier version wrote."""
-    path = layout.results_path(settings, RUN_KERNELS.name, run)
+    path = layout.results_path(RUN_KERNELS.name, run, settings)
     kernels = read_table(path)
     if missing := sorted(set(_KERNEL_COLUMNS) - set(kernels.column_names)):
         raise DamagedError(f"{path} is of an earlier version: it has no {missing[0]}")
@@ -193,7 +193,7 @@ def stored_summary(run: str, facts: Mapping[str, Any], settings: Settings) -> Ru
 
 
 def _summary(run: str, facts: Mapping[str, Any], kernels: pa.Table, settings: Settings) -> RunSummary:
-    findings = read_cache(layout.results_path(settings, "findings", run), ())
+    findings = read_cache(layout.results_path("findings", run, settings), ())
     rows = kernels.to_pylist()
     others = tuple(row for row in rows if not _is_kernel(row))
     return RunSummary(run, facts, kernels_of(rows), tuple(findings.to_pylist() if findings else ()), others)

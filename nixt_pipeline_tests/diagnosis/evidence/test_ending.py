@@ -7,8 +7,10 @@ from nixt_pipeline.store.manifest import Manifest
 
 def told(state: object, settings: Settings) -> Ending:
     manifest = Manifest(
-        "run", "dir", "gen", "0", "2025-08-30T21:00:00+00:00", 1, {}, {}, 0, 0, 0, {}, 1.0, {"state": state}
-    )
+        run="run", source_dir="dir", generation="gen", fingerprint="0", ingested_at="2025-08-30T21:00:00+00:00",
+        incarnations=1, files={}, records={}, rejected_lines=0, foreign_lines=0, dropped_by_plugin=0, bytes={},
+        seconds=1.0, run_info={"state": state},
+    )  # fmt: skip
     return ending_of(manifest, settings)
 
 
