@@ -11,12 +11,15 @@ from nixt_pipeline.reporting.text import unique_labels
 Row = dict[str, Any]
 
 
-def first_rows(table: pa.Table, limit: int, *order: str) -> list[Row]:
+def first_rows(table: pa.Table, limit: int, *order: str, known: str = "") -> list[Row]:
     """The first `limit` rows of `table` in the order of these columns, of those with a minus before the name from the
-    largest down; nulls come last, ties as they lie in the table."""
+    largest down; nulls come last, ties as they lie in the table. Only rows in which the column `known` has a value,
+    where it is given."""
     keys = [(name.removeprefix("-"), "descending" if name.startswith("-") else "ascending") for name in order]
-    first = pc.sort_indices(table, sort_keys=keys)[:limit]
-    return list(table.take(first).to_pylist())
+    first = pc.sort_indices(table, sort_keys=keys)
+    if known:
+        first = first.filter(pc.is_valid(table[known]).take(first).combine_chunks())
+    return list(table.take(first[:limit]).to_pylist())
 
 
 def labelled(rows: Sequence[Row], limit: int, name: str = "label") -> list[Row]:

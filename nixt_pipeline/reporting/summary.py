@@ -137,17 +137,15 @@ def _bandwidth_tile(content: RunContent) -> Tile:
 def hottest_timed(content: RunContent) -> Row | None:
     """The row of `hot_kernels` with most bytes among those with a usable bandwidth; None without any."""
     kernels = content.tables.get("hot_kernels")
-    if kernels is None:
-        return None
-    timed = kernels.filter(pc.is_valid(kernels["busbw_p50_gbs"]))
-    return next(iter(first_rows(timed, 1, "rank_by_bytes")), None)
+    found = first_rows(kernels, 1, "rank_by_bytes", known="busbw_p50_gbs") if kernels is not None else []
+    return next(iter(found), None)
 
 
 def _waiting_tile(content: RunContent) -> Tile:
     label = "of the GPUs' time in collectives is waiting for the last rank"
     if "hot_kernels" not in content.tables:
         return Tile(NOT_COMPUTED, label)
-    kernels = content.tables["hot_kernels"]
+    kernels = content.tables["hot_kernels"].select(["wait_us", "transfer_time_us", "n_ranks"])
     split = kernels.filter(pc.is_valid(kernels["wait_us"]))
     waited = pc.sum(split["wait_us"]).as_py() or 0.0
     rank_time = pc.multiply(as_floats(split["transfer_time_us"]), as_floats(split["n_ranks"]))

@@ -10,6 +10,11 @@ def test_the_first_rows_are_those_of_the_order_with_nulls_last() -> None:
     assert [row["coll"] for row in rows] == ["c", "d", "a"]
 
 
+def test_rows_without_a_known_value_are_left_out() -> None:
+    table = pa.table({"records": [1, 2, 3], "busbw": [5.0, 6.0, None]})
+    assert first_rows(table, 1, "-records", known="busbw") == [{"records": 2, "busbw": 6.0}]
+
+
 def test_of_many_launches_the_earliest_are_kept_and_the_others_counted() -> None:
     table = pa.table({"incarnation": [7, 5, 6, 5], "value": [1, 2, 3, 4]})
     earliest, launches = first_launches(table, limit=2)

@@ -54,11 +54,11 @@ def resolution_of(seen: Observations, limits: Thresholds) -> Resolution:
 def unordered(seen: Observations, limits: Thresholds) -> frozenset[Process]:
     """The processes of parts of the launch that wait for one another, but of whose collectives so many were left out
     that nothing can be said of them. Other parts (replicas side by side) do not depend on them."""
-    parts = set(waiting_together(seen).values())
+    part_of = waiting_together(seen)
     cells: dict[frozenset[Process], list[tuple[float, float]]] = defaultdict(list)
     for comm in seen.communicators:
         if comm.members and comm.number in seen.looked_at:
-            cells[next(part for part in parts if not part.isdisjoint(comm.members))].append(seen.looked_at[comm.number])
+            cells[part_of[comm.members[0]]].append(seen.looked_at[comm.number])
     without = []
     for part, counts in cells.items():
         recorded, used = map(sum, zip(*counts, strict=True))

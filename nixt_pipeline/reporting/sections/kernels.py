@@ -3,7 +3,6 @@
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.quantities import count, number, percent
@@ -30,8 +29,7 @@ MAX_KERNELS = 12
 
 def hottest(hot_kernels: pa.Table, limit: int, known: str) -> list[Row]:
     """The first `limit` kernels by payload of those whose column `known` has a value, with a label to show."""
-    rows = first_rows(hot_kernels.filter(pc.is_valid(hot_kernels[known])), limit, "rank_by_bytes")
-    return labelled(rows, LABEL_CHARACTERS)
+    return labelled(first_rows(hot_kernels, limit, "rank_by_bytes", known=known), LABEL_CHARACTERS)
 
 
 def draw_kernels(hot_kernels: pa.Table) -> str:
