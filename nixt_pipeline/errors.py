@@ -12,7 +12,7 @@
     ├── EventsDroppedError    the run's events were dropped to save space                (store.dropped)
     ├── DamagedError          a file is damaged, or missing although its run names it
     ├── StorageError          a file cannot be written: disk full, no permission, something is in the way
-    ├── SelectionError        no run is meant by a selection                             (fleet.selection)
+    ├── SelectionError        no run matches a selection                             (fleet.selection)
     ├── ComparisonError       runs cannot be compared                                    (fleet.compare)
     ├── DecisionsError        baselines.json is not usable                               (fleet.decisions)
     ├── BenchmarkError        output of nccl-tests is not usable                         (fleet.nccl_tests)

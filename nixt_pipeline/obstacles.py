@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-# What it raises then, for whoever makes a directory, or opens or lists what is in one.
+# What it then raises when a directory is made, or something in it is opened or listed.
 _RAISED = (errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENOENT)
 
 

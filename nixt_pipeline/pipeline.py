@@ -86,7 +86,7 @@ def analyse(run: str, settings: Settings, progress: StepProgress | None = None) 
     finally:
         con.close()
     started("findings")
-    # Without Dagster nobody else judges which earlier runs this one is to be compared with.
+    # Without Dagster, nothing else decides which earlier runs this one is to be compared with.
     update_baselines(catalog_rows(settings), settings)
     materialise_findings(run, settings, with_regression, attempts)
     started("done")

@@ -20,7 +20,7 @@ NOT_SETTINGS = frozenset({"NIXT_CORPUS"})
 def settings_file() -> Path | None:
     """The `nixt.toml` of the working directory, or else of the nearest directory above it.
 
-    Raises `ValueError` for one that anybody may have put there: it can name a command (`sacct_command`).
+    Raises `ValueError` for one that another user may have put there: it can name a command (`sacct_command`).
     """
     here = Path.cwd()
     path = next((p for p in (d / SETTINGS_FILE for d in (here, *here.parents)) if os.path.isfile(p)), None)  # noqa: PTH113

@@ -84,7 +84,7 @@ def _checked(run: str, settings: Settings, repair: bool) -> list[Checked]:
 
 
 def _directories(settings: Settings) -> list[Checked]:
-    """What is in the place of a directory. A parent's obstacle is that of all below it, and told once."""
+    """What is in the place of a directory. A parent's obstacle is that of all below it, and reported once."""
     found = {what: path for path, what in reversed(misplaced(layout.directories(settings)).items())}
     return [Checked("", path, "damaged", what) for what, path in reversed(found.items())]
 
@@ -106,7 +106,7 @@ def _print_text(found: list[Checked]) -> None:
         unsealed = sum(checked.state == "readable" for checked in its)
         words = f"{len(damaged)} damaged" if damaged else "sound"
         words += f", {unsealed} without a hash" if unsealed and run else ""
-        click.echo(f"{f'run {run}' if run else 'beside the runs'}: {len(its)} files: {words}")
+        click.echo(f"{f'run {run}' if run else 'outside the runs'}: {len(its)} files: {words}")
         for checked in damaged:
             click.echo(visible(f"  {checked.path}: {checked.problem}"))
 

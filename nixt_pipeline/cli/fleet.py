@@ -80,7 +80,7 @@ def runs(
 def _tell_what_holds_no_record(settings: Settings) -> None:
     known = {row["run"]: row["records"] for row in catalog_rows(settings)}
     if not known:
-        say(f"There is no run in {settings.data_dir.absolute()}; NIXT_DATA_DIR or a nixt.toml sets another store.")
+        say(f"There is no run in {settings.data_dir.absolute()}; NIXT_DATA_DIR or a nixt.toml selects another store.")
     for run in (run for run, records in known.items() if not records):
         say(f"{run}: {unread.first_words(read_manifest(run, settings))}")
     for name, reason in not_taken_up(known, settings).items():

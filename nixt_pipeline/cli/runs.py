@@ -203,8 +203,8 @@ def analyse_and_report(run: str, settings: Settings, output_format: api.ReportFo
 def _say_if_renamed(run: str | None) -> None:
     if run and run_id(run) != run:
         say(
-            f"run {run} is stored as {run_id(run)}: a name becomes that of a directory, and has only letters, digits,"
-            " _, . and - in it"
+            f"run {run} is stored as {run_id(run)}: a run's name is also that of a directory and consists of letters,"
+            " digits, _, . and -"
         )
 
 

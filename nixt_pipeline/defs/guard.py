@@ -47,7 +47,7 @@ class Refusal:
 
 def reached_as(host: str, names: Iterable[str]) -> frozenset[str]:
     """The names, lower case and without ports, that `Host` may have besides those of loopback: `host`, on which the
-    server listens, and `names`. Whoever listens on all addresses is reached by the machine's names."""
+    server listens, and `names`. A server that listens on all addresses is reached by the machine's names."""
     own = {socket.gethostname(), socket.getfqdn()} if host in ("", "0.0.0.0", "::") else {host}
     return frozenset(name for name, _ in map(_authority, {*own, *names}) if name)
 
@@ -58,7 +58,7 @@ class Guard:
 
     `names` come from `reached_as`. `origins` (`name`, which stands for the ports 80 and 443, or `name:port`) are places
     where a reverse proxy is reached, by http or https: `Origin` may name them. Headers that say where a proxy was
-    reached (`X-Forwarded-Port`) are not asked: anybody can send them.
+    reached (`X-Forwarded-Port`) are not asked: anyone can send them.
     """
 
     app: App

@@ -31,8 +31,8 @@ def prepare_home(settings: Settings) -> Path:
 
 
 def ui_environment(settings: Settings) -> dict[str, str]:
-    """The environment for Dagster's processes; a DAGSTER_HOME that is set already wins. Nothing is reported to anybody,
-    whatever the configuration there says of telemetry."""
+    """The environment for Dagster's processes; a DAGSTER_HOME that is set already wins. Telemetry is never sent,
+    whatever the configuration there says."""
     return {
         "DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS": str(_SENSOR_TIMEOUT_S),
         "DAGSTER_DISABLE_TELEMETRY": "yes",

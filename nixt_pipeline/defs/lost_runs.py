@@ -1,7 +1,7 @@
 """Dagster runs whose process is gone: killed, out of memory, the machine restarted.
 
 Dagster's run monitoring notices such runs on Kubernetes and the like, but not where runs are processes of this machine.
-There a lost run would stay "started" for ever, and hold a place in the queue and its training run's turn.
+There a lost run would stay "started" forever, and hold a place in the queue and its training run's turn.
 """
 
 import json

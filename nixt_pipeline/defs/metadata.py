@@ -1,6 +1,6 @@
 """What the UI shows beside an asset: column tables, previews, numbers, small pictures and links.
 
-Metadata is kept for ever in Dagster's event log, so everything here is small: previews have few rows, pictures few
+Metadata is kept forever in Dagster's event log, so everything here is small: previews have few rows, pictures few
 kilobytes.
 """
 

@@ -1,4 +1,4 @@
-"""The fleet: what changed from run to run, what is usual, and which hosts are named again and again.
+"""The fleet: what changed from run to run, what is usual, and which hosts are flagged repeatedly.
 
 Works on small results of each run, never on events.
 """

@@ -135,19 +135,19 @@ def compare_with_reference(runs: Sequence[str], rows: Sequence[Row], settings: S
     """Compare one analysed run with what the asset `run_comparison` would compare it with: the baseline of its workload
     as of the run's beginning, or else an earlier run of the same work. Raises `ComparisonError`."""
     if len(runs) != 1:
-        raise ComparisonError(f"{len(runs)} runs are meant; a baseline is for one")
+        raise ComparisonError(f"{len(runs)} runs are selected; only one can be compared with a baseline")
     facts = {row["run"]: row for row in rows}
     # The stored table can be older than the diagnosis of the latest run; the asset has just made its own anew.
     table = current_baselines(rows, settings)
     reference = {run: found for run, _, found in references(table, facts, settings.thresholds)}.get(runs[0])
     if reference is None:
         raise ComparisonError(
-            f"run {runs[0]} has no baseline, and no earlier run of the same work is fit to be compared with: "
-            f"`nixt baselines` says why; give the runs to compare with, or pin one"
+            f"run {runs[0]} has no baseline, and no earlier run of the same work qualifies: "
+            f"`nixt baselines` says why; name the runs to compare with, or pin one"
         )
     found = compare_with(stored_summary(runs[0], facts[runs[0]], settings), reference, facts, settings)
     if found is None:
-        raise ComparisonError(f"the results of {', '.join(reference.runs)} are damaged; nixt report makes them again")
+        raise ComparisonError(f"the results of {', '.join(reference.runs)} are damaged; nixt report rebuilds them")
     return found
 
 

@@ -1,7 +1,7 @@
 """Which runs are fit to be compared with: `<data>/results/baselines.parquet`, one row for each run.
 
-A baseline belongs to a workload. Its members are complete, unsuspicious and alike; a person can pin or reject a run.
-Nothing is ever averaged into a drifting reference: a run that has become slower is told by its finding, and does not
+A baseline belongs to a workload. Its members are complete, unsuspicious and similar; a user can pin or reject a run.
+Nothing is ever averaged into a drifting reference: a run that has become slower gets a finding, and does not
 become a member.
 """
 
@@ -144,7 +144,7 @@ def _candidate(row: Row, kernels: Sequence[Row], decision: Decision | None, limi
         obstacle = f"rejected: {decision.reason or 'by a user'}"
     elif pinned and usable:
         obstacle = ""
-    why = (decision.reason if decision else "") or ("by a person" if decision else "marked as baseline in run.json")
+    why = (decision.reason if decision else "") or ("by a user" if decision else "marked as baseline in run.json")
     reason = obstacle or (f"pinned: {why}" if pinned else _fitness(row))
     workload = workload_of(row["gpus"], kernels, limits)
     return Candidate(row["run"], workload, row["first_dump_us"], transfers, not obstacle, reason, said)
@@ -163,7 +163,7 @@ def _obstacle(row: Row, usable: Sequence[Row], limits: Thresholds) -> str:
         return found
     captured, complete = row["capture_rate"], row["complete_share"]
     if captured is None or complete is None:
-        return f"how much of it was captured is not known: nixt report {row['run']} counts it"
+        return f"its capture rate is unknown: nixt report {row['run']} computes it"
     if captured < limits.comparison.baseline_capture_rate:
         return f"only {captured:.0%} of the records were captured"
     if complete < limits.comparison.baseline_complete_share:

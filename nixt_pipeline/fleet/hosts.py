@@ -26,7 +26,7 @@ VERSION = "2"
 # Findings that say something about a host; a slow fabric or a lossy log does not.
 ROLES = {"late-arrival": "late", "slow-transfer": "slow", "hang": "stopped", "process-silent": "stopped"}
 _SEVERE = ("P0", "P1", "P2")
-# With fewer runs the earlier half cannot be told from the later one.
+# With fewer runs, the earlier half cannot be distinguished from the later one.
 _MIN_RUNS_FOR_TREND = 6
 
 HOST_HEALTH = FleetTable(

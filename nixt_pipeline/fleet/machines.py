@@ -116,7 +116,7 @@ def _by_runs(name: str, seen: Sequence[_Appearance], max_namespaced_pid: int) ->
     """What its runs say: process ids of a namespace, places that are numbered in each job, two jobs at one time."""
     both = _at_one_time(seen)
     if both:
-        return f"process {both[0].pid} of it ran in {both[0].run} and in {both[1].run} at the same time"
+        return f"its process {both[0].pid} ran in {both[0].run} and in {both[1].run} at the same time"
     pids = {appearance.pid for appearance in seen if appearance.pid is not None}
     namespaced = bool(pids) and max(pids) < max_namespaced_pid
     repeated = len(seen) > 1 and len(pids) == 1

@@ -1,7 +1,7 @@
 """Which runs lose their raw events, by age and by size, and which keep them.
 
 The policy names runs; nothing else is ever deleted. Runs that new ones are compared with, and runs with urgent
-findings, keep their events, because somebody may want to look again. Every run keeps its small results.
+findings, keep their events, because they may be needed for another look. Every run keeps its small results.
 """
 
 from collections.abc import Iterable, Sequence
@@ -119,7 +119,7 @@ def apply_retention(steps: Sequence[Step], now: datetime, settings: Settings) ->
                 step = Step(step.run, "failed", step.event_bytes, str(error))
         done.append(step)
     if any(step.action == "dropped" for step in done):
-        # Nobody is led to the files any more before they go.
+        # Readers no longer find the files before they are removed.
         publish_catalog(settings)
     for run in published_runs(settings):
         with run_lock(run, settings):

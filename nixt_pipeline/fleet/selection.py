@@ -19,7 +19,7 @@ def select(selection: str, rows: Sequence[Row]) -> list[str]:
     `since:DATE` and `before:DATE` (UTC) restrict. Raises `SelectionError`.
     """
     if not selection.strip(" ,"):
-        raise SelectionError(f"no run is meant by {selection!r}; {_known(rows)}")
+        raise SelectionError(f"no run matches {selection!r}; {_known(rows)}")
     parts = [part.strip() for part in selection.split(",") if part.strip()]
     names = [part for part in parts if part.partition(":")[0] not in _CONDITIONS]
     conditions = [part.partition(":") for part in parts if part.partition(":")[0] in _CONDITIONS]
@@ -31,7 +31,7 @@ def select(selection: str, rows: Sequence[Row]) -> list[str]:
     ]
     unknown = [name for name in names if not any(fnmatchcase(row["run"], name) for row in rows)]
     if unknown or not chosen:
-        raise SelectionError(f"no run is meant by {unknown[0] if unknown else selection!r}; {_known(rows)}")
+        raise SelectionError(f"no run matches {unknown[0] if unknown else selection!r}; {_known(rows)}")
     return chosen
 
 

@@ -1,4 +1,4 @@
-"""Which runs do the same work, told by the kernels that carry their bytes."""
+"""Which runs do the same work, judged by the kernels that carry their bytes."""
 
 import hashlib
 import json
@@ -48,7 +48,7 @@ def all_kernels(runs: Iterable[str], settings: Settings) -> dict[str, list[dict[
     if files:
         with catalog.connect(settings) as con:
             con.register("no_kernels", schema(_SCALARS).empty_table())
-            read = query_readable(con, _READ, files, "nixt report RUN makes it again")
+            read = query_readable(con, _READ, files, "nixt report RUN rebuilds it")
         for row in read.to_pylist() if read else ():
             found.setdefault(row["run"], []).append({**row, "state": states[row["run"]]})
         rows = [row for run in sorted(found) for row in found[run]]

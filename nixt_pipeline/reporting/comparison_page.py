@@ -40,7 +40,7 @@ _COLUMNS = columns_of("kernel measure share a_us b_us change interval lost_rank_
 
 
 def render_comparison(comparison: Comparison, settings: Settings) -> Path:
-    """Write the page of a comparison that somebody asked for below `reports/comparisons`, and return its path."""
+    """Write the page of a requested comparison below `reports/comparisons`, and return its path."""
     name = run_id(f"{comparison.b.name} against {comparison.a.name}")
     path = settings.reports_dir / COMPARISONS / f"{name}.html"
     write_text(comparison_html(comparison), path)
@@ -101,7 +101,7 @@ def _explanation(explanation: Explanation) -> SectionView:
     return SectionView(
         "explained",
         "What findings explain",
-        question="How much of the difference is a host or a path that the diagnosis names?",
+        question="How much of the difference is due to hosts or paths that the diagnosis flags?",
         reading=(
             f"The operations of side {explanation.side.upper()} took {number(explanation.excess_s)} rank-seconds longer"
             f" in all. Its findings account for {percent(explanation.waiting_share)} of the waiting and"
@@ -124,17 +124,17 @@ def _kernels(comparison: Comparison) -> SectionView:
     ]
     caveats = []
     if comparison.basis == "blocks":
-        caveats.append("One run on each side: how much runs differ anyway is not known, so a change is suspected only.")
+        caveats.append("One run per side: the normal spread between runs is unknown, so a change is only suspected.")
     if comparison.placement.kind == "changed":
         caveats.append(
-            f"The sides ran on different hosts ({comparison.placement.common} in common). A change counts as one only"
-            " where the hosts in common show it, or where it is larger than what sets of hosts differ by anyway."
+            f"The sides ran on different hosts ({comparison.placement.common} in common). A change counts only if the"
+            " hosts in common show it, or if it exceeds the normal spread between sets of hosts."
         )
     return SectionView(
         "kernels",
         "Kernels",
         state="ok" if rows else "empty",
-        question="How much longer does each operation take, and how sure is that?",
+        question="How much longer does each operation take, and how certain is that?",
         reading=(
             "Transfer is the time of the last rank to arrive: it depends on the network, NCCL and the driver. Waiting "
             "is what the others spend beyond it: it depends on computation and stragglers, and its change is relative "
@@ -160,7 +160,7 @@ def _figures(comparison: Comparison) -> tuple[FigureView, ...]:
     return (
         FigureView(
             "".join(panels),
-            f"{drawn} with the largest shares, after all together.",
+            f"All kernels together, then the {drawn} with the largest shares.",
             anchor="intervals",
             title="Changes with their intervals",
             legend=tuple(LegendEntry(name, colour, "dot") for name, colour in VERDICT_COLOURS.items()),

@@ -50,8 +50,8 @@ class Coverage:
             if thin:
                 more = f" and {count(len(thin) - named)} more functions" if len(thin) > named else ""
                 found.append(
-                    f"Captured were only {', '.join(thin[:named])}{more}: volumes and comparisons of these are of a "
-                    "sample."
+                    f"Only {', '.join(thin[:named])}{more} were captured: volumes and comparisons of these describe "
+                    "a sample."
                 )
         if self.processes_seen < self.processes_expected:
             found.append(

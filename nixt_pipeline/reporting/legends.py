@@ -47,5 +47,5 @@ def message_sizes(table: pa.Table) -> str:
     """Which message sizes the bandwidths of a result are of."""
     smallest: int = pc.max(table["min_message_bytes"]).as_py() or 0
     if smallest:
-        return f"Bandwidths are of messages of {size(smallest)} and more: small messages have low bandwidths by nature."
-    return "Bandwidths are of messages of every size: there are no large ones."
+        return f"Bandwidths cover messages of {size(smallest)} and more: small messages have low bandwidths by nature."
+    return "Bandwidths cover messages of every size, because there are no large ones."

@@ -13,7 +13,7 @@ COLL_TYPE_COLOURS = {
 # The two ends of a message, in Paul Tol's "muted" scheme: apart from the placements above.
 COLL_COLOURS = {"Send": "#117733", "Recv": "#BB7700"}
 
-# What a time consists of, wherever waiting and transfer are told apart.
+# What a time consists of, wherever waiting and transfer are separated.
 WAIT_COLOUR = "#E69F00"
 TRANSFER_COLOUR = "#56B4E9"
 # Variation between ranks, and of each rank over time.

@@ -81,7 +81,7 @@ def _calm(content: RunContent) -> tuple[str, str]:
     if diagnosis.verdict == "not-assessable":
         return (
             "Too little was recorded to judge",
-            "No rank is cleared and none is blamed. The meters say what is missing.",
+            "No rank is cleared and none is blamed. The meters show what is missing.",
         )
     return (
         "Nothing to do",

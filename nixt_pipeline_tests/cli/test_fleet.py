@@ -73,7 +73,7 @@ def test_a_regression_is_exit_code_one_in_every_format() -> None:
 def test_runs_are_meant_by_tag_and_time_and_wrong_ones_are_an_input_error() -> None:
     assert nixt("compare", "--baseline", "good", "since:2025-08-31").stdout.startswith("REGRESSED")
     assert nixt("compare", "fast", "fast").exit_code == 2
-    assert "no run is meant by 'missing'; known runs: fast, slow" in nixt("compare", "fast", "missing").output
+    assert "no run matches 'missing'; known runs: fast, slow" in nixt("compare", "fast", "missing").output
     assert nixt("compare", "fast").exit_code == 2
     assert nixt("compare", "fast", "slow", "--baseline", "good").exit_code == 2
 

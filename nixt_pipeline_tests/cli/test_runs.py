@@ -40,7 +40,10 @@ def test_ingest_as_json_is_one_object_on_standard_output(dump: Path) -> None:
 def test_a_name_that_no_directory_can_have_is_said_to_be_changed(dump: Path, command: str, options: list[str]) -> None:
     result = nixt(command, str(dump), "--run", "../../other", *options)
     assert result.exit_code == 0
-    assert f"run ../../other is stored as {run_id('../../other')}: a name becomes that of a directory" in result.stderr
+    assert (
+        f"run ../../other is stored as {run_id('../../other')}: a run's name is also that of a directory"
+        in result.stderr
+    )
     assert "is stored as" not in nixt(command, str(dump), "--run", "other", *options).stderr
 
 

@@ -100,7 +100,7 @@ def test_the_report_is_a_path_without_a_server_and_also_a_link_with_one(
 
 
 def test_the_metadata_of_a_run_is_small(ingested: Ingested) -> None:
-    # It is kept for ever, for every run.
+    # It is kept forever, for every run.
     size = sum(len(dg.serialize_value(event)) for event in ingested.result.get_asset_materialization_events())
     assert size < 400_000
 

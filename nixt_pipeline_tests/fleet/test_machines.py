@@ -88,7 +88,7 @@ def test_a_name_as_clusters_give_it_is_a_machine(runs: list[dict[str, int]], set
 def test_one_process_in_two_runs_at_one_time_is_on_two_machines(settings: Settings) -> None:
     one, other = row(0, {"gpu-120": 4711}), row(1, {"gpu-120": 4711}, begin_h=0.5)
     found = find_machines([one, other], settings)
-    assert found.cautions == {"gpu-120": "process 4711 of it ran in r0 and in r1 at the same time"}
+    assert found.cautions == {"gpu-120": "its process 4711 ran in r0 and in r1 at the same time"}
     # Two jobs share a machine; one follows the other; one log was ingested twice.
     assert cautions(settings, one, row(1, {"gpu-120": 5012}, begin_h=0.5)) == set()
     assert cautions(settings, one, row(1, {"gpu-120": 4711})) == set()

@@ -25,7 +25,7 @@ def test_a_comparison_says_its_verdict_first_and_shows_every_kernel() -> None:
     assert 'class="verdict P1"' in page
     assert page.count('<svg role="img"') == 2  # transfer and waiting
     assert "waiting and transfer cannot be separated for this operation" in page
-    assert "so a change is suspected only" in page
+    assert "so a change is only suspected" in page
     assert comparison_html(comparison()) == page
     assert 'class="verdict none-found"' in comparison_html(comparison(factor=1.0))
 
@@ -37,7 +37,7 @@ def test_a_comparison_on_other_hosts_shows_what_findings_explain() -> None:
     assert "SLOWER-OTHER-HOSTS: slower by 55% in waiting, on other hosts; B has a P1 finding (gpu-12)" in page
     assert 'class="verdict P2"' in page
     assert "What findings explain" in page
-    assert "Run B again without gpu-12" in page
+    assert "Rerun B without gpu-12" in page
 
 
 def test_names_from_logs_are_text() -> None:

@@ -51,8 +51,8 @@ def test_a_caveat_names_some_of_many_functions_and_counts_the_others() -> None:
     coverage = examples.content(tables={"coverage": table}).coverage
     (caveat,) = coverage.caveats(Thresholds(), named=2)
     assert caveat == (
-        "Captured were only 0 % of Function0 nic-only, 1 % of Function1 nic-only and 3 more functions: volumes and "
-        "comparisons of these are of a sample."
+        "Only 0 % of Function0 nic-only, 1 % of Function1 nic-only and 3 more functions were captured: volumes "
+        "and comparisons of these describe a sample."
     )
 
 

@@ -25,7 +25,7 @@ def make_directory(path: Path) -> None:
 
 
 def make_pipe(path: Path) -> None:
-    """Whoever opens it waits for a writer, for ever."""
+    """Whoever opens it waits for a writer, forever."""
     path.unlink()
     os.mkfifo(path)
 

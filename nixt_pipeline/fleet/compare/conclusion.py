@@ -49,7 +49,7 @@ def conclude(
     margin = limits.comparison.margin
     job = [change for change in work.changes if change.startswith(_JOB)]
     if job or work.matching.matched_share < limits.comparison.min_matched_share:
-        what = "; ".join(job or work.changes[:3]) or "no kernel takes much time on both sides"
+        what = "; ".join(job or work.changes[:3]) or "no kernel takes a significant share of the time on both sides"
         return "not-comparable", f"the sides do different work ({what})"
     if not kernels:
         why = work.left_out[0].reason if work.left_out else "the sides have no kernel in common"
@@ -63,11 +63,11 @@ def conclude(
         if found:
             return verdict, _named(found)
     if abs(work.unjudged.share) >= margin:
-        word = "longer" if work.unjudged.share > 0 else "less"
+        word = "longer" if work.unjudged.share > 0 else "less time"
         rest = f"; {others}" if (others := _undecided(whole, limits)) else ""
         return "inconclusive", (
-            f"operations whose times cannot be judged ({work.unjudged.kernel}, above all) take"
-            f" {percent(abs(work.unjudged.share))} of the time of all {word}{rest}"
+            f"operations whose times cannot be judged (mainly {work.unjudged.kernel}) take {word}, by"
+            f" {percent(abs(work.unjudged.share))} of the total time{rest}"
         )
     if all(measure and measure.verdict == "equivalent" for measure in whole):
         return "equivalent", f"transfer and waiting differ by less than {margin:.0%}"
@@ -138,12 +138,14 @@ def next_step(verdict: Change, where: Placement, explanation: Explanation | None
         named = ", ".join(hosts)
         side, other = ("B", "A") if explanation.side == "b" else ("A", "B")
         return (
-            f"Run {side} again without {named}, on the hosts of {other} if possible: what is left then is the change."
+            f"Rerun {side} without {named}, on the hosts of {other} if possible: any remaining difference is due to the"
+            " change."
         )
-    names = "" if where.names_are_machines else " Say in run.json which nodes they were (host_nodes)."
+    names = "" if where.names_are_machines else " Name the nodes in run.json (host_nodes)."
     return (
-        f"Run A again on the hosts of B (srun --nodelist), or B on those of A: on the same hosts it is the change. Or"
-        f" compare several runs a side: what three sets of hosts or more differ by anyway is then known.{names}"
+        "Rerun A on the hosts of B (srun --nodelist), or B on those of A: a difference on the same hosts is due to the"
+        " change. Or compare several runs per side: three or more sets of hosts show how much hosts normally differ."
+        f"{names}"
     )
 
 
@@ -172,7 +174,7 @@ def _explained(explanation: Explanation | None, changes: Sequence[Part]) -> str:
 
 def _hosts(where: Placement) -> str:
     if not where.names_are_machines:
-        return "hosts whose names say nothing about the machines"
+        return "hosts whose names do not identify machines"
     if where.kind == "replicated":
         return "hosts that change from run to run"
     return f"other hosts ({where.common} of {where.hosts_b} in common)" if where.common else "other hosts"
@@ -188,7 +190,7 @@ def _undecided(whole: Whole, limits: Thresholds) -> str:
                 continue
             e = measure.estimate
             needed = robust_stats.runs_needed(e, Limits(limits.comparison.margin, limits.comparison.error))
-            more = f", about {needed} runs a side would tell" if needed else ""
+            more = f", about {needed} runs per side would settle it" if needed else ""
             why = f"; {measure.reason}" if measure.reason else ""
             parts.append(f"{name} {e.change:+.1%} (between {e.low:+.1%} and {e.high:+.1%}{more}{why})")
     return "; ".join(parts)
@@ -200,4 +202,4 @@ def caution(a: Side) -> str:
     if not urgent:
         return ""
     more = f" and {len(urgent) - 1} more" if len(urgent) > 1 else ""
-    return f"the reference {urgent[0]}{more} has an urgent finding itself: being as fast or faster says little"
+    return f"the reference {urgent[0]}{more} has an urgent finding itself: being as fast, or faster, means little"

@@ -81,7 +81,7 @@ def explain(a: Side, b: Side, matching: Matching, slower: SideName) -> Explanati
     """What the findings of the side `slower` explain, each entity counted once and never more than the difference.
 
     Lateness explains waiting only. A slow path explains transfers and the waiting for those in them, in equal parts.
-    Point-to-point operations, of which the two cannot be told apart, count as waiting.
+    Point-to-point operations, whose transfer and waiting cannot be separated, count as waiting.
     """
     ours = a if slower == "a" else b
     causes = tuple(cause for run in ours.runs for cause in costs(run))
@@ -160,5 +160,5 @@ def _record_us(kernel: Kernel) -> float:
 
 
 def _transfer_us(kernel: Kernel) -> float:
-    """Mean transfer; 0 where it cannot be told from waiting."""
+    """Mean transfer; 0 where it cannot be separated from waiting."""
     return float(kernel.row["transfer_us"] / kernel.row["cells"]) if kernel.row["cells"] else 0.0

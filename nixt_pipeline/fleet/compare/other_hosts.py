@@ -1,4 +1,4 @@
-"""What a difference between runs on different hosts means: the change, the hosts, or not to be told.
+"""What a difference between runs on different hosts means: the change, the hosts, or undecidable.
 
 Three things decide, the surest first: the hosts in common, each against itself; by how much sets of hosts differ
 anyway, where earlier runs of the same work show it; and the findings of the slower side.
@@ -78,7 +78,7 @@ class Judge:
             estimate = robust_stats.widened(estimate, spread, len(self.sets), error, is_ratio=which == "transfer")
             q_value = max(q_value, estimate.p_value)
         found = robust_stats.judge(estimate, q_value, limit)
-        usual = "" if spread is None else f"sets of hosts differ by {spread:.1%} anyway"
+        usual = "" if spread is None else f"sets of hosts normally differ by {spread:.1%}"
         measure = replace(measure, verdict=found, estimate=estimate, q_value=q_value, reason=usual)
         if raw not in _ELSEWHERE:
             return measure, raw

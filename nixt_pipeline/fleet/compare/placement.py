@@ -47,7 +47,7 @@ def placement(a: Side, b: Side, limits: Thresholds) -> Placement:
 
 
 def on_machines(runs: Sequence[RunSummary], settings: Settings) -> list[RunSummary]:
-    """The runs with the names of machines instead of those of hosts, as far as they are told by these runs. A name that
+    """The runs with the names of machines instead of those of hosts, as far as these runs reveal them. A name that
     is no machine's is another one in each run."""
     machines = find_machines([{**run.facts, "run": run.run} for run in runs], settings)
     return [_on_machines(run, machines) for run in runs]

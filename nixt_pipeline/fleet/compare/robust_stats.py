@@ -187,8 +187,8 @@ def judge(estimate: Estimate | None, q_value: float, limits: Limits) -> Change:
 
 
 def runs_needed(estimate: Estimate, limits: Limits) -> int | None:
-    """Runs on each side with which a change of the present size would be told from the margin with 80 % power; None
-    when it lies on the margin."""
+    """Runs per side needed to distinguish a change of the present size from the margin with 80 % power; None when it
+    lies on the margin."""
     distance = abs(abs(np.log1p(estimate.change)) - np.log1p(limits.margin))
     if distance < 1e-6:
         return None

@@ -188,7 +188,7 @@ def stored_summary(run: str, facts: Mapping[str, Any], settings: Settings) -> Ru
     path = layout.results_path(RUN_KERNELS.name, run, settings)
     kernels = read_table(path)
     if missing := sorted(set(_KERNEL_COLUMNS) - set(kernels.column_names)):
-        raise DamagedError(f"{path} is of an earlier version: it has no {missing[0]}")
+        raise DamagedError(f"{path} was written by an earlier version: it lacks {missing[0]}")
     return _summary(run, facts, kernels, settings)
 
 
@@ -206,5 +206,5 @@ def sound_summaries(runs: Iterable[str], read: Callable[[str], RunSummary]) -> t
         try:
             found.append(read(run))
         except DamagedError as error:
-            warn_once(f"run {run} is left out of the comparison: {error}; nixt report {run} makes its results again")
+            warn_once(f"run {run} is left out of the comparison: {error}; nixt report {run} rebuilds its results")
     return tuple(found)

@@ -33,15 +33,15 @@ def facts(comparison: Comparison) -> list[tuple[str, str]]:
         ("hosts", _hosts(comparison)),
     ]
     if comparison.above_all:
-        found.append(("above all", comparison.above_all))
+        found.append(("mainly", comparison.above_all))
     worst = [(*side.values("worst_severity"), "none")[0] for side in (comparison.a, comparison.b)]
     found.append(("findings", " -> ".join(f"up to {severity}".replace("up to none", "none") for severity in worst)))
     if comparison.next_step:
-        found.append(("to tell", comparison.next_step))
+        found.append(("next step", comparison.next_step))
     if caution(comparison.a):
         found.append(("caution", caution(comparison.a)))
     if comparison.left_out:
-        found.append(("left out", f"{len(comparison.left_out)} of the runs, which do other work"))
+        found.append(("left out", f"{len(comparison.left_out)} of the runs, which do different work"))
     for name, a, b in comparison.covariates:
         if a or b:
             words = ", ".join(a) or "unknown", ", ".join(b) or "unknown"
@@ -138,7 +138,7 @@ def _hosts(comparison: Comparison) -> str:
         "changed": f"{where.hosts_a} and {where.hosts_b}, of them {where.common} in common",
     }
     if not where.names_are_machines:
-        return f"{where.hosts_a} and {where.hosts_b} names that don't identify machines"
+        return f"{where.hosts_a} and {where.hosts_b} names that do not identify machines"
     if where.kind != "changed":
         return words[where.kind]
     if comparison.host_sets:

@@ -64,10 +64,10 @@ def read_benchmarks(path: Path) -> list[Benchmark]:
         try:
             return list(_from_json(json.loads(text), path))
         except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-            raise BenchmarkError(f"{path}: no JSON of nccl-tests ({error})") from None
+            raise BenchmarkError(f"{path}: not nccl-tests JSON ({error})") from None
     found = list(_from_text(text, path))
     if not found:
-        raise BenchmarkError(f"{path}: no line of a table of nccl-tests")
+        raise BenchmarkError(f"{path}: no row of an nccl-tests table")
     return found
 
 
@@ -84,7 +84,7 @@ def _function(text: str, path: Path) -> tuple[str, bool]:
     if found:
         return _PROGRAMS[found[1]]
     raise BenchmarkError(
-        f"{path}: does not say which test it is from; call it such as all_reduce_perf.txt"
+        f"{path}: does not say which test wrote it; name the file like all_reduce_perf.txt"
         f" (known: {', '.join(_PROGRAMS)})"
     )
 

@@ -155,9 +155,9 @@ def _compare(kernel: Row, row: Row, benchmark: Benchmark) -> dict[str, Any]:
     if mismatches:
         note = f"NOT COMPARABLE: {', '.join(mismatches)}"
     elif not benchmark.cv:
-        note = "the benchmark has no times of iterations: run it with per-iteration reports, or under Inspector"
+        note = "the benchmark has no per-iteration times: run it with per-iteration reports, or under Inspector"
     else:
-        note = "NCCL versions unknown: consistent with the same, not known to be" if unknown else "same on every axis"
+        note = "NCCL versions unknown: they may be the same" if unknown else "same on every axis"
     cv = benchmark.cv if not mismatches else None
     total = (kernel["exec_time_cv"] * kernel["exec_time_mean_us"]) ** 2
     over_time = kernel["transfer_variance_over_time"] or 0.0

@@ -18,7 +18,7 @@ from nixt_pipeline.reporting.views import FigureView, LegendEntry, SectionView, 
 MAX_EDGES = 12
 MAX_PANELS = 4
 _PLACE_CHARACTERS = 22
-# Both ends of a message that nobody waits for take about as long.
+# Both ends of a message take about as long if neither waits.
 _WAITING_RATIO = 1.5
 
 

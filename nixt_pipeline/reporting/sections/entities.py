@@ -56,7 +56,7 @@ def entities_section(content: RunContent, table: pa.Table) -> SectionView:
                 *_range_figure(table, level, plural_name),
             ]
             columns = (Column("entity", level.capitalize()), *_SPATIAL_COLUMNS)
-            caption = f"By {level}, most last arrivals beyond the expected first"
+            caption = f"By {level}, largest excess of last arrivals first"
             rows, total = _most_often_last(of_level), of_level.num_rows
             tables.append(table_view(caption, rows, columns, total=total, source="spatial_correlation"))
     if "hosts" in content.tables:

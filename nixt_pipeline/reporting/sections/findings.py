@@ -54,7 +54,7 @@ def cards(content: RunContent) -> tuple[Card, ...]:
 
 
 def finding_anchors(findings: Sequence[Finding]) -> list[str]:
-    """The ids of findings in the page; the second of two that are alike gets `-2`, and so on."""
+    """The ids of findings in the page; the second of two equal ones gets `-2`, and so on."""
     return numbered(map(finding_anchor, findings), "-{}")
 
 

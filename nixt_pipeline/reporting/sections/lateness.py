@@ -78,7 +78,7 @@ def _view(data: LatenessMap, name: str, onsets_us: Sequence[int]) -> FigureView:
         draw_lateness(data, name, onsets_us),
         f"from {utc(data.start_us)}. Colour: rank-time that others waited for the host, as a share of all rank-time in "
         f"large collectives across hosts.{cut}",
-        title="whom the others waited for",
+        title="hosts that others waited for",
         reading=_reading(data),
         legend=share_legend(data.scale),
     )
@@ -88,11 +88,11 @@ def _reading(data: LatenessMap) -> str:
     peaks = [max((share or 0.0 for share in shares), default=0.0) for shares in data.shares]
     peak = max(peaks)
     if peak == 0:
-        return "No host was waited for."
+        return "No host kept others waiting."
     host = data.hosts[peaks.index(peak)]
     moment = data.shares[peaks.index(peak)].index(peak)
     return (
-        f"Most at once is lost to waiting for {unique_labels([host], SHORT_LABEL_CHARACTERS)[0]}: {percent(peak)} of "
+        f"The largest loss is from waiting for {unique_labels([host], SHORT_LABEL_CHARACTERS)[0]}: {percent(peak)} of "
         f"the rank-time in the bin that starts {moment * data.width_us / 1e6:.3g} s into the log."
     )
 

@@ -80,7 +80,7 @@ def _run_info_table(run_info: Mapping[str, Any]) -> TableView:
 
 
 def communicators_section(content: RunContent) -> SectionView:
-    """Communicators with their role and how it was told."""
+    """Communicators with their role and how it was derived."""
     table = content.tables.get("communicators")
     title = "Communicators"
     if table is None or table.num_rows == 0:

@@ -33,7 +33,7 @@ def variation_section(_content: RunContent, table: pa.Table) -> SectionView:
     rows = table.slice(0, SHOWN_ROWS).to_pylist()
     view = table_view("Variation of the hot kernels", rows, columns, total=table.num_rows, source="variation")
     if not data:
-        return SectionView("", "", notes=("The times of no kernel vary.",), tables=(view,))
+        return SectionView("", "", notes=("The times of all kernels are constant.",), tables=(view,))
     figure = FigureView(
         draw_variation(data, "variation"),
         "Upper bar: the variance by place; lower bar: by cause. All of the variance is 100 %. Grey: unknown, "

@@ -58,7 +58,7 @@ def test_half_a_per_cent_is_equivalent_however_many_operations_there_are() -> No
 def test_runs_that_differ_by_more_than_the_change_decide_nothing_and_say_how_many_would() -> None:
     found = compare(runs("a", between_runs=0.08, seed=3), runs("b", slower(DATA, 1.07), between_runs=0.08, seed=40))
     assert found.verdict == "inconclusive"
-    assert "runs a side would tell" in found.reason
+    assert "runs per side would settle it" in found.reason
 
 
 def test_one_run_against_one_is_a_suspicion() -> None:
@@ -187,7 +187,7 @@ def test_without_a_host_in_common_a_slowdown_cannot_be_told_from_the_hosts() -> 
     )
     assert (found.verdict, found.placement.common) == ("slower-other-hosts", 0)
     assert found.reason == "slower by 30% in transfer, on other hosts; unexplained: the hosts or the change"
-    assert found.next_step.startswith("Run A again on the hosts of B")
+    assert found.next_step.startswith("Rerun A on the hosts of B")
     # What is the same in spite of other hosts is the same.
     same = compare([summary("a", (on(*HOSTS),))], [summary("b", (on(*others),), seed=1, host_names=[*others])])
     assert same.verdict == "equivalent"
@@ -309,8 +309,8 @@ def test_operations_that_cannot_be_judged_and_take_longer_leave_the_verdict_open
     found = compare([a], [b])
     assert found.verdict == "inconclusive"
     assert found.reason == (
-        "operations whose times cannot be judged (Broadcast 16 MB, 4 ranks on 4 nodes (data), above all) take"
-        " 100 % of the time of all longer"
+        "operations whose times cannot be judged (mainly Broadcast 16 MB, 4 ranks on 4 nodes (data)) take longer, by"
+        " 100 % of the total time"
     )
 
 
@@ -320,7 +320,7 @@ def test_kernels_that_are_only_counted_are_a_part_of_the_time_that_is_not_compar
     found = compare([a], [b])
     assert (found.verdict, found.reason) == (
         "not-comparable",
-        "the sides do different work (no kernel takes much time on both sides)",
+        "the sides do different work (no kernel takes a significant share of the time on both sides)",
     )
 
 

@@ -38,7 +38,7 @@ def test_a_finding_explains_what_it_cost_and_the_rest_is_left_open() -> None:
         "slower by 55% in waiting, on other hosts; B has a P1 finding (gpu-12) that explains 41 of the 55;"
         " the rest is unexplained: the hosts or the change"
     )
-    assert found.next_step.startswith("Run B again without gpu-12, on the hosts of A if possible: what is left")
+    assert found.next_step.startswith("Rerun B without gpu-12, on the hosts of A if possible: any remaining difference")
     explained = found.to_json()["explained"]
     assert (explained["side"], explained["transfer_share"]) == ("b", 0.0)
     assert explained["waiting_share"] == pytest.approx(0.75, abs=0.01)
@@ -49,7 +49,7 @@ def test_seven_per_cent_on_other_hosts_are_left_open_and_none_is_none() -> None:
     found = against(elsewhere(slower(DATA, 1.07)))
     assert found.verdict == "slower-other-hosts"
     assert found.reason == "slower by 7% in transfer, on other hosts; unexplained: the hosts or the change"
-    assert found.next_step.startswith("Run A again on the hosts of B")
+    assert found.next_step.startswith("Rerun A on the hosts of B")
     assert against(elsewhere(DATA)).verdict == "equivalent"
 
 
@@ -101,7 +101,7 @@ def test_the_reference_can_be_the_one_with_the_late_host() -> None:
         "faster by 35% in waiting, on other hosts; A has a P1 finding (gpu-2) that explains 35 of the 35"
         in found.reason
     )
-    assert found.next_step.startswith("Run A again without gpu-2")
+    assert found.next_step.startswith("Rerun A without gpu-2")
 
 
 def history(spread: float) -> tuple[RunSummary, ...]:
@@ -125,7 +125,7 @@ def test_beyond_what_hosts_differ_by_anyway_it_is_the_change() -> None:
 def test_within_what_hosts_differ_by_it_cannot_be_told() -> None:
     found = against(elsewhere(slower(DATA, 1.2)), history(0.1))
     assert found.verdict == "slower-other-hosts"
-    assert "sets of hosts differ by 10.1% anyway" in found.reason
+    assert "sets of hosts normally differ by 10.1%" in found.reason
     # And a difference that would be none on the same hosts may hide a change.
     assert against(elsewhere(DATA), history(0.1)).verdict == "inconclusive"
     assert against(elsewhere(DATA), history(0.005)).verdict == "equivalent"

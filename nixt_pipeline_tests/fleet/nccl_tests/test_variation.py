@@ -87,14 +87,14 @@ def test_json_is_read_as_well(tmp_path: Path) -> None:
     ("name", "text", "message"),
     [
         ("a.txt", "hello", "no list of ranks"),
-        ("a.json", "{", "no JSON of nccl-tests"),
-        ("a.json", '{"args": ["all_reduce_perf"]}', "no JSON of nccl-tests"),
+        ("a.json", "{", "not nccl-tests JSON"),
+        ("a.json", '{"args": ["all_reduce_perf"]}', "not nccl-tests JSON"),
         (
             "a.txt",
             TEXT.replace("# Collective test starting: all_gather_perf\n", ""),
-            "does not say which test it is from",
+            "does not say which test wrote it",
         ),
-        ("a.txt", TEXT.split("#       size")[0], "no line of a table"),
+        ("a.txt", TEXT.split("#       size")[0], "no row of an nccl-tests table"),
     ],
 )
 def test_what_is_no_output_of_a_test_says_so(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -179,7 +179,7 @@ def test_the_closest_benchmark_is_taken_and_means_alone_have_no_variation() -> N
     assert compared(benchmark(source="far", n_ranks=16), benchmark(source="near"))["benchmark"] == "near"
     assert compared(benchmark(source="mean", cv=None), benchmark(source="times"))["benchmark"] == "times"
     only_means = compared(benchmark(cv=None))
-    assert (only_means["cv_ratio"], "no times of iterations" in only_means["note"]) == (None, True)
+    assert (only_means["cv_ratio"], "no per-iteration times" in only_means["note"]) == (None, True)
     assert "versions unknown" in compared(benchmark(nccl_version=None))["note"]
 
 

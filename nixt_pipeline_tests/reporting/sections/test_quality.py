@@ -52,7 +52,7 @@ def test_a_function_that_was_hardly_captured_is_a_caveat_even_when_the_rest_was(
     good, thin = examples.coverage(sn_expected=96), examples.coverage(coll="AllGather", capture_rate=0.02)
     coverage = examples.content(tables={"coverage": pa.concat_tables([good, thin])}).coverage
     (caveat,) = coverage.caveats(Thresholds())
-    assert caveat == "Captured were only 2 % of AllGather nic-only: volumes and comparisons of these are of a sample."
+    assert caveat == "Only 2 % of AllGather nic-only were captured: volumes and comparisons of these describe a sample."
 
 
 def test_processes_that_left_nothing_are_counted_from_the_largest_communicator() -> None:

@@ -16,7 +16,7 @@ def test_kernels_whose_times_do_not_vary_have_no_bars() -> None:
     table = pa.Table.from_pylist([examples.variation_row("a", 0.0, None, None)])
     section = variation_section(examples.content(), table)
     assert section.figures == ()
-    assert section.notes == ("The times of no kernel vary.",)
+    assert section.notes == ("The times of all kernels are constant.",)
 
 
 def test_the_reading_names_the_kernel_that_varies_most_and_why() -> None:
