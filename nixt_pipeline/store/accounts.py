@@ -69,8 +69,8 @@ class FileAccount:
 _FIELDS = {column.name for column in fields(FileAccount)}
 _COUNTS = [name for name in _FIELDS if name.startswith(("records_", "lines_", "bytes_"))]
 _NOTHING: dict[str, Any] = dict.fromkeys(_COUNTS, 0)
-# What the inventory, and what a worker says of a file.
-_LISTED = _FIELDS & {column.name for column in fields(LogFile)}
+# What the inventory says of a file, and what a worker does.
+LISTED = sorted(_FIELDS & {column.name for column in fields(LogFile)})
 _DECODED = _FIELDS & {column.name for column in fields(FileSummary)} - {"path", "processes"}
 
 
@@ -236,4 +236,4 @@ def summarise(
 
 
 def _facts(number: int, file: LogFile, status: str) -> FileAccount:
-    return FileAccount(file_id=number, status=status, **{name: getattr(file, name) for name in _LISTED})
+    return FileAccount(file_id=number, status=status, **{name: getattr(file, name) for name in LISTED})

@@ -6,6 +6,7 @@ the data are Parquet, connections are in memory, and the catalog file is written
 
 import os
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from nixt_pipeline.store.files import explained, file_lock, replacing
 from nixt_pipeline.store.integrity import is_readable, list_runs, require_files, require_readable
 from nixt_pipeline.store.kernel_times import kernel_times_sql
 from nixt_pipeline.store.manifest import Manifest, read_manifest
-from nixt_pipeline.store.reading import readable, require_for_duckdb
+from nixt_pipeline.store.reading import of_readable, require_for_duckdb
 
 # An identifier cannot be a bound parameter, so the view text is assembled from constants of this package and file
 # lists; every path is quoted as an SQL string. Derived columns are computed here instead of being stored, and so are
@@ -224,16 +225,12 @@ def with_keys(table: str, source: str) -> str:
 
 def _create_result_view(con: duckdb.DuckDBPyConnection, name: str, files: list[Path]) -> None:
     """A view over the results of an analysis; those that cannot be read are left out."""
-    view = f'CREATE OR REPLACE VIEW "{name}" AS FROM '
-    try:
-        if files:
-            con.execute(view + _read_parquet(files))
-    except duckdb.Error:
-        sound = readable(files, "nixt report RUN makes it again")
-        if len(sound) == len(files):
-            raise
-        if sound:
-            con.execute(view + _read_parquet(sound))
+
+    def create(readable: Sequence[Path]) -> None:
+        if readable:
+            con.execute(f'CREATE OR REPLACE VIEW "{name}" AS FROM {_read_parquet(readable)}')
+
+    of_readable(create, files, "nixt report RUN makes it again")
 
 
 def _table(generations: list[Path], table: str, told_apart: bool) -> str:
@@ -300,7 +297,7 @@ def _nulls(columns: tuple[taxonomy.Column, ...]) -> str:
     return ", ".join(f"CAST(NULL AS {sql_type}) AS {name}" for name, sql_type in types.items())
 
 
-def _read_parquet(files: list[Path], *options: str) -> str:
+def _read_parquet(files: Sequence[Path], *options: str) -> str:
     """`read_parquet` over absolute paths, so that the catalog works from any directory; a run that is removed later
     leaves its views without an error. Names of folders mean nothing: those above the store are the user's."""
     require_for_duckdb(files)

@@ -10,7 +10,6 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow.compute as pc
 
@@ -18,7 +17,7 @@ from nixt_pipeline.errors import DamagedError
 from nixt_pipeline.inspector.inventory import Inventory, LogFile, begins_with, take_inventory
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
-from nixt_pipeline.store.accounts import IGNORED
+from nixt_pipeline.store.accounts import IGNORED, LISTED
 from nixt_pipeline.store.manifest import UnknownRunError, noted_inventory, read_manifest
 from nixt_pipeline.store.reading import read_table
 
@@ -29,32 +28,20 @@ _NO_LOGS = ["foreign", "empty", "unreadable", IGNORED]
 _DIGITS = (4, 8, 16)
 
 
-class _File(NamedTuple):
-    """What is remembered of a file, as in `LogFile` and in the table `files`."""
-
-    path: str
-    size_bytes: int
-    fingerprint: str
-    compression: str
-    hostname: str | None
-    pid: int | None
-    first_dump_us: int | None
-
-
 @dataclass(frozen=True)
 class _Known:
     """What is known of a stored run: where its files were, and which ones. `published`: whether it has any."""
 
     run: str
     directory: str
-    files: list[_File]
+    files: list[LogFile]
     published: bool
 
     def shares_files(self, here: Inventory) -> bool:
         """Whether a file was seen before: the same content, the beginning of it at the same path, or what was
         compressed since."""
         contents = {(file.size_bytes, file.fingerprint) for file in self.files}
-        by_path: dict[str, list[_File]] = defaultdict(list)
+        by_path: dict[str, list[LogFile]] = defaultdict(list)
         starts: dict[object, set[str]] = defaultdict(set)
         for known in self.files:
             by_path[known.path].append(known)
@@ -116,25 +103,24 @@ def _names(name: str, here: Inventory) -> list[str]:
 def _known(run: str, settings: Settings) -> _Known:
     """Files that were listed last, and those of which there are records."""
     listed = noted_inventory(run, settings) or Inventory(run, "", ())
-    files = [_File(*(getattr(file, name) for name in _File._fields)) for file in _logs(listed)]
     directory = listed.directory
-    stored: list[_File] = []
+    stored: list[LogFile] = []
     try:
         manifest = read_manifest(run, settings)
         directory = directory or manifest.source_dir
         path = manifest.directory(settings) / "files.parquet"
-        table = read_table(path).filter(~pc.field("status").isin(_NO_LOGS)).select([*_File._fields])
-        stored = [_File(**file) for file in table.to_pylist()]
+        table = read_table(path).filter(~pc.field("status").isin(_NO_LOGS)).select(LISTED)
+        stored = [LogFile(**file) for file in table.to_pylist()]
     except (UnknownRunError, DamagedError):
         # Not published yet (it was killed, or is being ingested), or damaged, which the ingest finds and says.
         pass
-    return _Known(run, directory, files + stored, bool(stored))
+    return _Known(run, directory, _logs(listed) + stored, bool(stored))
 
 
 def _logs(inventory: Inventory) -> list[LogFile]:
     return [file for file in inventory.files if file.size_bytes and file.is_log]
 
 
-def _grew(directory: Path, file: LogFile, before: _File) -> bool:
+def _grew(directory: Path, file: LogFile, before: LogFile) -> bool:
     longer = file.size_bytes > before.size_bytes
     return longer and begins_with(directory / file.location, before.size_bytes, before.fingerprint)

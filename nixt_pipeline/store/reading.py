@@ -131,15 +131,20 @@ def readable(paths: Iterable[Path], remedy: str) -> list[Path]:
     return sound
 
 
-def query_readable(con: duckdb.DuckDBPyConnection, sql: str, files: Sequence[Path], remedy: str) -> pa.Table | None:
-    """The result of `sql` over `$files`, without those of them that are damaged; None when none is left."""
+def of_readable(use: Callable[[Sequence[Path]], _Content], files: Sequence[Path], remedy: str) -> _Content:
+    """What `use` makes of Parquet files; of those that are not damaged, where it raises `duckdb.Error`."""
     try:
-        return query(con, sql, files)
+        return use(files)
     except duckdb.Error:
         sound = readable(files, remedy)
         if len(sound) == len(files):
             raise
-    return query(con, sql, sound)
+    return use(sound)
+
+
+def query_readable(con: duckdb.DuckDBPyConnection, sql: str, files: Sequence[Path], remedy: str) -> pa.Table | None:
+    """The result of `sql` over `$files`, without those of them that are damaged; None when none is left."""
+    return of_readable(lambda sound: query(con, sql, sound), files, remedy)
 
 
 def query(con: duckdb.DuckDBPyConnection, sql: str, files: Sequence[Path]) -> pa.Table | None:

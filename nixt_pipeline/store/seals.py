@@ -67,22 +67,19 @@ def damage(path: Path, seals: Iterable[Seal], content: bool) -> str | None:
 
 
 def noting(run: str, path: Path, settings: Settings) -> Callable[[Path], None]:
-    """What to pass to the writer of `path`, so that its seal is noted before readers see it."""
-    return lambda written: remember(run, path, seal(written), settings)
+    """What to pass to the writer of `path`, so that the seal of what is computed of a run is noted before readers see
+    it. The one before is kept, because a kill may come before the file takes its place."""
+    note, name = derived_note(run, settings), data_name(path, settings)
 
+    def remember(written: Path) -> None:
+        sealed = seal(written)
+        with _note_lock(note):
+            known = derived_seals(run, settings).items()
+            kept = {name: seals for name, seals in known if (settings.data_dir / name).exists()}
+            seals = [sealed, *(before for before in kept.get(name, []) if before != sealed)][:2]
+            write_text(json.dumps({**kept, name: seals}, indent=1, sort_keys=True) + "\n", note)
 
-def remember(run: str, path: Path, sealed: Seal, settings: Settings) -> None:
-    """Note the seal of something that was computed of a run and is about to take the place of `path`.
-
-    The one before is kept, because a kill may come before the file takes its place.
-    """
-    note = derived_note(run, settings)
-    with _note_lock(note):
-        known = derived_seals(run, settings).items()
-        kept = {name: seals for name, seals in known if (settings.data_dir / name).exists()}
-        name = data_name(path, settings)
-        seals = [sealed, *(before for before in kept.get(name, []) if before != sealed)][:2]
-        write_text(json.dumps({**kept, name: seals}, indent=1, sort_keys=True) + "\n", note)
+    return remember
 
 
 def write_result(table: pa.Table, analysis: str, run: str, settings: Settings) -> None:
