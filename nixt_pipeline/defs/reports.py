@@ -60,7 +60,7 @@ def fleet_report(settings: dg.ResourceParam[Settings]) -> Result:
     """
     together = render_fleet_page(settings)
     path = render_index(settings)
-    links = {**path_links(path, "overview", settings), **path_links(together, "all runs together", settings)}
+    links = {**path_links(path, "overview", settings), **path_links(together, "fleet", settings)}
     return fleet_result(path, None, links, {"size_bytes": path.stat().st_size})
 
 

@@ -105,9 +105,9 @@ def judge_hosts(
         judged = [_row(name, history, total_runs, total_named) for name, history in group.items()]
         for row, chance in zip(judged, corrected([row["chance"] for row in judged]), strict=True):
             row["chance"] = chance
-            row["suspect"] = (
-                of_machines and is_named_too_often(row, limits) and _is_recent(histories[row["hostname"]], limits)
-            )
+            # Repaired hosts, which none of their latest runs flags, are not drained again.
+            latest = histories[row["hostname"]].named[-limits.comparison.host_recent_runs :]
+            row["suspect"] = of_machines and is_named_too_often(row, limits) and any(latest)
         rows += judged
     rows.sort(key=lambda row: (not row["suspect"], -row["lost_rank_seconds"], row["chance"], row["hostname"]))
     return HOST_HEALTH.of(rows)
@@ -116,11 +116,6 @@ def judge_hosts(
 def is_named_too_often(row: Row, limits: Thresholds) -> bool:
     """Whether chance does not explain it. One finding is an incident; what repeats is the host."""
     return bool(row["named"] > 1 and row["chance"] < limits.diagnosis.max_chance)
-
-
-def _is_recent(history: _History, limits: Thresholds) -> bool:
-    """Whether one of its latest runs named it: repaired hosts are not drained again."""
-    return any(history.named[-limits.comparison.host_recent_runs :])
 
 
 def _add_run(histories: dict[str, _History], row: Row, findings: Sequence[Row], machines: Machines) -> None:

@@ -121,7 +121,8 @@ def _by_runs(name: str, seen: Sequence[_Appearance], max_namespaced_pid: int) ->
     namespaced = bool(pids) and max(pids) < max_namespaced_pid
     repeated = len(seen) > 1 and len(pids) == 1
     first = min((min(appearance.numbers, default=0) for appearance in seen), default=0)
-    in_order = 2 * sum(_are_places(appearance.numbers, first) for appearance in seen) > len(seen)
+    places = [frozenset(range(first, first + len(appearance.numbers))) for appearance in seen]
+    in_order = 2 * sum(a.numbers == places_of for a, places_of in zip(seen, places, strict=True)) > len(seen)
     stem, number = _stem(name)
     if number is None:
         return "its process ids are those of a container" if namespaced and not any(map(str.isdigit, name)) else ""
@@ -132,10 +133,6 @@ def _by_runs(name: str, seen: Sequence[_Appearance], max_namespaced_pid: int) ->
     if in_order and repeated and first == 0 and stem.endswith("-"):
         return "each job numbers its hosts from 0 on, with the same process ids"
     return ""
-
-
-def _are_places(numbers: frozenset[int], first: int) -> bool:
-    return numbers == frozenset(range(first, first + len(numbers)))
 
 
 def _at_one_time(seen: Sequence[_Appearance]) -> tuple[_Appearance, _Appearance] | None:

@@ -127,10 +127,6 @@ def _exact(kernel: Row) -> _Key:
     return tuple(kernel[name] for name in _EXACT)
 
 
-def _role(kernel: Row) -> _Key:
-    return tuple(kernel[name] for name in _ROLE)
-
-
 def _common(sizes: Mapping[int, Sequence[Sequence[Row]]]) -> set[_Key]:
     """Kernels that are the same at more than one size."""
     seen: dict[_Key, set[int]] = defaultdict(set)
@@ -147,7 +143,7 @@ def _series(model: str, sizes: Mapping[int, Sequence[Sequence[Row]]]) -> list[di
         groups: dict[tuple[bool, _Key], dict[_Key, list[Row]]] = defaultdict(lambda: defaultdict(list))
         for kernel in chain.from_iterable(runs):
             same = _exact(kernel) in common
-            groups[same, _exact(kernel) if same else _role(kernel)][_exact(kernel)].append(kernel)
+            groups[same, tuple(kernel[name] for name in (_EXACT if same else _ROLE))][_exact(kernel)].append(kernel)
         for name, variants in groups.items():
             # Of the kernels of a role, the one that carries most bytes.
             rows = max(variants.values(), key=lambda rows: sum(row["payload_bytes"] for row in rows))

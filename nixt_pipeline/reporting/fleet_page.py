@@ -47,7 +47,7 @@ def fleet_html(settings: Settings) -> str:
     known = hosts is not None and compared is not None
     return pages.render(
         "fleet.html.j2",
-        title="All runs together",
+        title="The fleet",
         up="index.html",
         verdict=f"{_hosts_in_words(hosts, len(suspects))}; {_runs_in_words(compared, slower, elsewhere)}.".capitalize(),
         verdict_class=_class(bool(suspects or slower), bool(elsewhere), known),

@@ -65,8 +65,9 @@ def locate(pair: Pair, which: MeasureName, slower: Literal["a", "b"], margin: fl
     if not found:
         return None
     by_times = sorted(found, key=lambda communicator: (-found[communicator], communicator))
+    names = tuple(name or f"on {hosts}" for name, hosts in by_times)
     of = max(len(mine), *(kernel.row["communicators"] or 0 for kernel in ours))
-    return Location(len(found), of, sum(found.values()) / len(found), _names(by_times))
+    return Location(len(found), of, sum(found.values()) / len(found), names)
 
 
 def _times(kernels: Sequence[Kernel]) -> dict[tuple[str, str], Times]:
@@ -76,10 +77,6 @@ def _times(kernels: Sequence[Kernel]) -> dict[tuple[str, str], Times]:
         key: (float(np.mean([c.transfer_us for c in members])), float(np.mean([c.wait_us for c in members])))
         for key, members in grouped(communicators, lambda communicator: (communicator.name, communicator.hosts)).items()
     }
-
-
-def _names(communicators: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    return tuple(name or f"on {hosts}" for name, hosts in communicators)
 
 
 def lost_us(pair: Pair, which: MeasureName) -> float:

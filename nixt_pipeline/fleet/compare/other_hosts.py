@@ -13,6 +13,7 @@ import numpy as np
 from nixt_pipeline.fleet.compare import robust_stats
 from nixt_pipeline.fleet.compare.comparison import Measure
 from nixt_pipeline.fleet.compare.explanation import Explanation
+from nixt_pipeline.fleet.compare.location import Times
 from nixt_pipeline.fleet.compare.matching import Pair
 from nixt_pipeline.fleet.compare.placement import Placement, changes_of_pairs
 from nixt_pipeline.fleet.compare.robust_stats import Change, Limits
@@ -20,8 +21,6 @@ from nixt_pipeline.fleet.compare.summaries import Kernel, RunSummary
 from nixt_pipeline.settings import Thresholds
 
 _ELSEWHERE: dict[Change, Change] = {"regressed": "slower-other-hosts", "improved": "faster-other-hosts"}
-
-Times = tuple[float, float]  # transfer and waiting of one operation, in microseconds
 
 
 @dataclass(frozen=True)

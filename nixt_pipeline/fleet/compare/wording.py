@@ -85,10 +85,14 @@ def table_rows(comparison: Comparison) -> list[tuple[str, ...]]:
         (
             "" if part.name == "waiting" else part.kernel or ALL_KERNELS,
             part.name,
-            *_numbers(part.measure),
-            verdict_words(part.measure),
+            f"{100 * measure.share:.1f} %",
+            f"{measure.a_us:,.1f}",
+            f"{measure.b_us:,.1f}",
+            *change_words(measure),
+            verdict_words(measure),
         )
         for part in comparison.parts
+        for measure in (part.measure,)
     ]
 
 
@@ -105,10 +109,6 @@ def verdict_words(measure: Measure) -> str:
     where = measure.location.words if measure.location else ""
     notes = "; ".join(note for note in (measure.reason, where) if note)
     return f"{measure.verdict} ({notes})" if notes else measure.verdict
-
-
-def _numbers(measure: Measure) -> tuple[str, ...]:
-    return (f"{100 * measure.share:.1f} %", f"{measure.a_us:,.1f}", f"{measure.b_us:,.1f}", *change_words(measure))
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:

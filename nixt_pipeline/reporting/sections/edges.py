@@ -90,7 +90,9 @@ def _reading(table: pa.Table) -> str:
         return "No edge has records of both ends, so waiting and transfer cannot be separated."
     waits = {
         side: sum(
-            row["waiting_side"] == side and _longer(row) > _WAITING_RATIO * row["shorter_time_us"] for row in rows
+            row["waiting_side"] == side
+            and max(row["send_time_p50_us"], row["recv_time_p50_us"]) > _WAITING_RATIO * row["shorter_time_us"]
+            for row in rows
         )
         for side in ("Recv", "Send")
     }
@@ -102,10 +104,6 @@ def _reading(table: pa.Table) -> str:
         f"On {percent(waits[side] / len(rows))} of {count(len(rows))} edges the {plain(side)} takes more than "
         f"{_WAITING_RATIO:g} times as long as its counterpart: it waits for the {other}."
     )
-
-
-def _longer(row: Row) -> float:
-    return float(max(row["send_time_p50_us"], row["recv_time_p50_us"]))
 
 
 def draw_edges(data: EdgePanel, name: str) -> str:

@@ -54,10 +54,6 @@ def time_figures(temporal: pa.Table, limit: int = MAX_TIME_PANELS) -> tuple[Time
     return tuple(sorted((_time_figure(launch, limit) for launch in launches), key=lambda figure: figure.start_us))
 
 
-def _bin_end(row: Row) -> int:
-    return int(row["bin_start_us"] + row["bin_width_us"])
-
-
 def _time_figure(launch: pa.Table, limit: int) -> TimeFigure:
     start_us = pc.min(launch["bin_start_us"]).as_py()
     end_us = pc.max(pc.add(launch["bin_start_us"], launch["bin_width_us"])).as_py()
@@ -82,7 +78,8 @@ def _time_panel(coll: str, coll_type: str | None, rows: list[Row], start_us: int
     for before, row in pairwise([None, *rows]):
         assert row is not None
         middle = (row["bin_start_us"] + row["bin_width_us"] / 2 - start_us) / 1e6
-        if before is not None and row["bin_start_us"] - _bin_end(before) > MAX_BRIDGED_BINS * row["bin_width_us"]:
+        silent_us = row["bin_start_us"] - (before["bin_start_us"] + before["bin_width_us"]) if before else 0
+        if silent_us > MAX_BRIDGED_BINS * row["bin_width_us"]:
             seconds.append((seconds[-1] + middle) / 2)
             for values in series.values():
                 values.append(None)
