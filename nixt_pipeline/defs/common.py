@@ -1,6 +1,7 @@
 """What all assets share: owner, groups, and the decorator for assets that exist once per run."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,28 +57,16 @@ def result(
     rows: int | None,
     shown: Mapping[str, Any],
     numbers: Mapping[str, object] | None = None,
+    *,
     data_version: dg.DataVersion | None = None,
+    counted: str = "dagster/partition_row_count",
 ) -> Result:
     """What the UI records of one run's partition: the place, the rows written, what is `shown` of them, and `numbers`,
-    which it plots over runs and time."""
-    return _result("dagster/partition_row_count", path, rows, shown, numbers, data_version)
-
-
-def fleet_result(
-    path: Path, rows: int | None, shown: Mapping[str, Any], numbers: Mapping[str, object] | None = None
-) -> Result:
-    """The same of an asset of the fleet."""
-    return _result("dagster/row_count", path, rows, shown, numbers)
-
-
-def _result(
-    counted: str,
-    path: Path,
-    rows: int | None,
-    shown: Mapping[str, Any],
-    numbers: Mapping[str, object] | None,
-    data_version: dg.DataVersion | None = None,
-) -> Result:
+    which it plots over runs and time. `counted` is Dagster's name for the number of rows."""
     metadata: dict[str, Any] = {} if rows is None else {counted: rows}
     metadata |= {"dagster/uri": path.resolve().as_uri(), **shown, **flat_numbers(numbers or {})}
     return dg.MaterializeResult(metadata=metadata, data_version=data_version)
+
+
+# The same of an asset of the fleet.
+fleet_result = partial(result, counted="dagster/row_count")

@@ -82,7 +82,7 @@ def raw_log_inventory(
         "first files": table_preview(files),
     }
     version = dg.DataVersion(inventory.fingerprint)
-    return result(Path(inventory.directory), len(inventory.files), shown, numbers, version)
+    return result(Path(inventory.directory), len(inventory.files), shown, numbers, data_version=version)
 
 
 @run_asset(

@@ -47,7 +47,8 @@ def render_index(settings: Settings) -> Path:
 def run_line(content: RunContent) -> str:
     """What the index shows of a run beside its row in the catalog, as JSON."""
     diagnosis = content.diagnosis
-    kernel = hottest_timed(content)
+    kernels = content.tables.get("hot_kernels")
+    kernel = None if kernels is None else hottest_timed(kernels)
     line: dict[str, Any] = {"verdict": verdict_in_brief(diagnosis), "class": verdict_class(diagnosis)}
     if kernel is not None:
         temporal = content.tables.get("temporal_correlation")

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from nixt_pipeline.inert import shorten
@@ -17,6 +18,7 @@ from nixt_pipeline.reporting.text import plain
 from nixt_pipeline.reporting.views import Fact, Link, Meter, Tile
 
 NOT_COMPUTED = "not computed"
+_WAITING = "of the GPUs' time in collectives is waiting for the last rank"
 VALUE_CHARACTERS = 24
 _SETTING_CHARACTERS = 60
 # What run.json may say that a reader wants first; all of it stands in the section about the run.
@@ -100,13 +102,14 @@ def raw_data(content: RunContent) -> Link:
 
 def tiles(content: RunContent) -> tuple[Tile, ...]:
     """Where the bytes are, how fast they are, and how much of the time is waiting."""
-    return (_kernel_tile(content), _bandwidth_tile(content), _waiting_tile(content))
+    table = content.tables.get("hot_kernels")
+    if table is None:
+        labels = ("hot kernels", "bandwidth of the hottest kernel", _WAITING)
+        return tuple(Tile(NOT_COMPUTED, label) for label in labels)
+    return (_kernel_tile(table), _bandwidth_tile(table), _waiting_tile(table))
 
 
-def _kernel_tile(content: RunContent) -> Tile:
-    if "hot_kernels" not in content.tables:
-        return Tile(NOT_COMPUTED, "hot kernels")
-    table = content.tables["hot_kernels"]
+def _kernel_tile(table: pa.Table) -> Tile:
     kernels = hottest(table, 3, "share_of_payload")
     if not kernels:
         return Tile("nothing recorded", "hot kernels")
@@ -115,10 +118,8 @@ def _kernel_tile(content: RunContent) -> Tile:
     return Tile(share, top, f"hottest: {kernels[0]['label']}", f"#{kernel_anchor(kernels[0])}")
 
 
-def _bandwidth_tile(content: RunContent) -> Tile:
-    if "hot_kernels" not in content.tables:
-        return Tile(NOT_COMPUTED, "bandwidth of the hottest kernel")
-    kernel = hottest_timed(content)
+def _bandwidth_tile(table: pa.Table) -> Tile:
+    kernel = hottest_timed(table)
     if kernel is None:
         return Tile("nothing recorded", "no kernel has a usable bandwidth")
     transfer = kernel["transfer_busbw_p50_gbs"]
@@ -134,23 +135,18 @@ def _bandwidth_tile(content: RunContent) -> Tile:
     )
 
 
-def hottest_timed(content: RunContent) -> Row | None:
+def hottest_timed(kernels: pa.Table) -> Row | None:
     """The row of `hot_kernels` with most bytes among those with a usable bandwidth; None without any."""
-    kernels = content.tables.get("hot_kernels")
-    found = first_rows(kernels, 1, "rank_by_bytes", known="busbw_p50_gbs") if kernels is not None else []
-    return next(iter(found), None)
+    return next(iter(first_rows(kernels, 1, "rank_by_bytes", known="busbw_p50_gbs")), None)
 
 
-def _waiting_tile(content: RunContent) -> Tile:
-    label = "of the GPUs' time in collectives is waiting for the last rank"
-    if "hot_kernels" not in content.tables:
-        return Tile(NOT_COMPUTED, label)
-    kernels = content.tables["hot_kernels"].select(["wait_us", "transfer_time_us", "n_ranks"])
+def _waiting_tile(table: pa.Table) -> Tile:
+    kernels = table.select(["wait_us", "transfer_time_us", "n_ranks"])
     split = kernels.filter(pc.is_valid(kernels["wait_us"]))
     waited = pc.sum(split["wait_us"]).as_py() or 0.0
     rank_time = pc.multiply(as_floats(split["transfer_time_us"]), as_floats(split["n_ranks"]))
     total = waited + (pc.sum(rank_time).as_py() or 0.0)
     if not total:
-        return Tile("not assessable", label, "no collective was recorded by every rank")
+        return Tile("not assessable", _WAITING, "no collective was recorded by every rank")
     detail = f"{duration(waited)} of {duration(total)}, over complete collectives"
-    return Tile(percent(waited / total), label, detail, "#waiting")
+    return Tile(percent(waited / total), _WAITING, detail, "#waiting")
