@@ -7,10 +7,10 @@ the data are Parquet, connections are in memory, and the catalog file is written
 import os
 import tempfile
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
 from nixt_pipeline.errors import is_full, storage_error
 from nixt_pipeline.inspector import taxonomy, views
@@ -23,6 +23,17 @@ from nixt_pipeline.store.integrity import is_readable, list_runs, require_files,
 from nixt_pipeline.store.kernel_times import kernel_times_sql
 from nixt_pipeline.store.manifest import Manifest, read_manifest
 from nixt_pipeline.store.reading import of_readable, require_for_duckdb
+
+_ARROW_TO_SQL = {
+    taxonomy.STRING: "VARCHAR",
+    taxonomy.I32: "INTEGER",
+    taxonomy.I64: "BIGINT",
+    taxonomy.U64: "UBIGINT",
+    taxonomy.F64: "DOUBLE",
+    taxonomy.BOOL: "BOOLEAN",
+    pa.list_(taxonomy.I32): "INTEGER[]",
+    pa.list_(taxonomy.I64): "BIGINT[]",
+}
 
 # An identifier cannot be a bound parameter, so the view text is assembled from constants of this package and file
 # lists; every path is quoted as an SQL string. Derived columns are computed here instead of being stored, and so are
@@ -285,16 +296,9 @@ def _parquet(files: list[Path], columns: tuple[taxonomy.Column, ...]) -> str:
         # The layout's own folder is the last of its name in a path; those above it may be called anything.
         run = "regexp_extract(filename, '.*/run=([^/]*)/', 1) AS run"
         return f"SELECT * EXCLUDE (filename), {run} FROM {_read_parquet(files, 'filename = true')}"
-    return f"SELECT {_nulls(columns)} WHERE false"
-
-
-@cache
-def _nulls(columns: tuple[taxonomy.Column, ...]) -> str:
-    """A null of the right type for each column, the run's first."""
-    with duckdb.connect() as con:
-        empty = con.from_arrow(taxonomy.schema(columns).empty_table())
-        types = {"run": "VARCHAR"} | dict(zip(empty.columns, empty.types, strict=True))
-    return ", ".join(f"CAST(NULL AS {sql_type}) AS {name}" for name, sql_type in types.items())
+    named = {"run": "VARCHAR"} | {column.name: _ARROW_TO_SQL[column.type] for column in columns}
+    nulls = ", ".join(f"CAST(NULL AS {sql_type}) AS {name}" for name, sql_type in named.items())
+    return f"SELECT {nulls} WHERE false"
 
 
 def _read_parquet(files: Sequence[Path], *options: str) -> str:
