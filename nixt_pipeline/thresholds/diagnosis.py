@@ -79,6 +79,16 @@ class DiagnosisThresholds(Group):
     max_chance: float = threshold(
         0.01, "probability of naming a culprit by chance", "Family-wise: at most one false name in a hundred runs."
     )
+    noted_chance: float = threshold(
+        0.1,
+        "who hesitates now and then is worth a note up to this probability",
+        "A job of two hosts that stalls five times has no smaller one.",
+    )
+    min_checkpoint_steps: float = threshold(
+        8.0,
+        "pauses of rank 0 or of the first replica that come after fewer steps are worth a note",
+        "Who writes a checkpoint waits for a hundred steps and more; who logs at every step hardly pauses.",
+    )
     min_last_share: float = threshold(
         0.5,
         "share of the waiting in its collectives that must be for the named rank",

@@ -8,6 +8,7 @@ apart (`parts`); what came after a stop decides how it is told (`sequel`).
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from nixt_pipeline.diagnosis.detectors.cut_off import Past, clocks_were_set, past_of
 from nixt_pipeline.diagnosis.detectors.equal_steps import stopped_between_pauses
@@ -43,6 +44,8 @@ from nixt_pipeline.settings import Thresholds
 _FAR = 2
 # So many of those that got further are asked what comes next: they are alike.
 _TRIED = 3
+# So many are asked in which order they do what one of their passes wrote together.
+_ASKED = 8
 # Fewer operations show no step that could have been interrupted.
 _LEAST_OPERATIONS = 12
 
@@ -179,7 +182,7 @@ def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[
     if stops:
         return _behind(launch, part, series, tracks, stops, len(set(stage.values())))
     counted = [item for item in series if item.apart in (None, (False, False))]
-    pending = unfinished(counted, launch.reaches, len(part.processes))
+    pending = unfinished(counted, launch.reaches, len(part.processes), partial(_logs_of_some, launch, part))
     how: NeverCompleted | WithinStep
     if pending:
         how, stopped = NeverCompleted(pending), [pending.comm]
@@ -314,6 +317,13 @@ def _begun_by_pauses(launch: _Launch, part: Part) -> dict[Communicator, MidStep]
 def _logs(launch: _Launch, communicators: Collection[int]) -> dict[int, Log]:
     """What the busiest process of the part did in some communicators."""
     return launch.evidence.history.logs(_busiest(launch), communicators, MOST_OPERATIONS)
+
+
+def _logs_of_some(launch: _Launch, part: Part) -> list[dict[int, Log]]:
+    """What some processes of a part did, which write at different moments."""
+    keys = _ended(launch, part).keys()
+    some = part.processes[:: max(1, len(part.processes) // _ASKED)][:_ASKED]
+    return [launch.evidence.history.logs(process, keys, MOST_OPERATIONS) for process in some]
 
 
 def _ended(launch: _Launch, part: Part) -> dict[int, Communicator]:

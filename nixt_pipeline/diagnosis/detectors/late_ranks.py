@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nixt_pipeline.diagnosis.detectors.causes import with_cause
+from nixt_pipeline.diagnosis.detectors.deficits import felt_us
 from nixt_pipeline.diagnosis.detectors.intermittent import find_hesitations
 from nixt_pipeline.diagnosis.detectors.lateness import Late, find_late
 from nixt_pipeline.diagnosis.detectors.suspect import Suspect
@@ -49,7 +50,17 @@ def find_late_ranks(evidence: Evidence, before: Sequence[Suspect], limits: Thres
     late = whole_processes(seen, late)
     if lags is not None:
         late = [with_cause(entity, lags, seen.processes, limits) for entity in late]
-    return grouped(seen, late, limits)
+    return grouped(seen, [as_felt(seen, entity, limits) for entity in late], limits)
+
+
+def as_felt(seen: Observations, late: Late, limits: Thresholds) -> Late:
+    """The late entity with what it cost the job; unchanged where it is late now and then, or all the time."""
+    rows = [row for row, process in enumerate(seen.processes) if process in late.processes]
+    cost_us = None if late.intermittent else felt_us(seen, rows, late.window, limits)
+    if cost_us is None:
+        return late
+    share = min(1.0, cost_us / float(seen.block_us[late.window.part()].sum()))
+    return replace(late, cost_share=share, typical_share=share, lost_us=late.lost_us * share / late.cost_share)
 
 
 def grouped(seen: Observations, late: list[Late], limits: Thresholds) -> list[LateGroup]:
@@ -65,13 +76,20 @@ def grouped(seen: Observations, late: list[Late], limits: Thresholds) -> list[La
         left = [other for other in left if other not in group]
         severity = severity_by_cost(first.typical_share, first.slowdown or 1.0, limits.diagnosis.p1_slowdown, limits)
         shadow = not _stands_apart(first, named, limits)
-        role = first.intermittent and _is_rank_zero(seen, first)
-        may_be_role = first.intermittent and _is_first_machine(seen, first)
-        sure = _sure(seen, first, group) and not shadow and not may_be_role
+        rank_zero = first.intermittent and _is_rank_zero(seen, first)
+        may_be_role = rank_zero or (first.intermittent and _is_first_machine(seen, first))
+        role = rank_zero and not _too_often(seen, first, limits)
+        by_turns = first.probability > limits.diagnosis.max_chance
+        sure = _sure(seen, first, group) and not (shadow or may_be_role or by_turns)
         told: Severity = "info" if role else severity if sure else "P2"
-        groups.append(LateGroup(tuple(group), told, shadow, role or may_be_role))
+        groups.append(LateGroup(tuple(group), told, shadow, may_be_role))
         named.append(first)
     return groups
+
+
+def _too_often(seen: Observations, first: Late, limits: Thresholds) -> bool:
+    """Whether it pauses after so few steps that nobody writes checkpoints as often."""
+    return 0 < (first.every or 0) * seen.steps / seen.blocks < limits.diagnosis.min_checkpoint_steps
 
 
 def _is_rank_zero(seen: Observations, first: Late) -> bool:
@@ -239,6 +257,18 @@ def _on_one_machine(seen: Observations, comm: Communicator) -> bool:
     return comm.nnodes == 1 or len({seen.machines.of[member] for member in comm.members}) == 1
 
 
+def without_log_beside(seen: Observations, first: Late) -> list[Communicator]:
+    """The communicators in which it may have waited unseen for ranks that left no log: those in which only Sends,
+    Recvs and all-to-alls are done, of which one end tells too little, and those of which no other rank has a log."""
+    return [
+        comm
+        for comm in seen.communicators
+        if len(comm.members) < comm.n_ranks
+        and (comm.number not in seen.synchronised_bytes or len(comm.members) == 1)
+        and not set(first.processes).isdisjoint(comm.members)
+    ]
+
+
 def _sure(seen: Observations, first: Late, group: list[Late]) -> bool:
     """Whether nothing that was not seen can make a victim of the one that is named.
 
@@ -249,6 +279,8 @@ def _sure(seen: Observations, first: Late, group: list[Late]) -> bool:
     """
     unseen = seen.matched_p2p == 0 and len(seen.stages()) > 1
     if first.last_share is None or (first.peers < 2 and (first.level == "rank" or unseen)):
+        return False
+    if without_log_beside(seen, first):
         return False
     if len(group) > 1 and len({seen.machines.of[process] for late in group for process in late.processes}) > 1:
         return False

@@ -18,19 +18,19 @@ from typing import Literal
 import numpy as np
 
 from nixt_pipeline.arrays import Floats, Marks
-from nixt_pipeline.diagnosis.detectors.windows import Noise, Window, chance, densest_window, noise_of
+from nixt_pipeline.diagnosis.detectors.deficits import deficits, felt_us
+from nixt_pipeline.diagnosis.detectors.windows import Noise, Window, chance, chance_among, densest_window, noise_of
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
 from nixt_pipeline.diagnosis.evidence.parts import waiting_together
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of
 from nixt_pipeline.settings import Thresholds
 
-# With two peers the one that waits, with many one that is not itself late, and not the one that waits most: a Send may
-# wait while its process computes on.
-_REFERENCE_QUANTILE = 0.75
 # What its processes have in common must be most of what the latest of them lacks, and a process is named beside its
 # host when it lacks about as much again.
 _HOST_EXPLAINS = 0.5
 _BESIDE_ITS_HOST = 0.5
+# Of what is worth a note, a part may be taken for carried over; who lacks less is as slow as GPUs differ.
+_CARRIED_AT_MOST = 0.5
 # With so many blocks, the first one is left out.
 _SETTLED = 10
 # Stretches, of so many to a window, of which each has several passes of the dump thread, and few a checkpoint.
@@ -54,8 +54,9 @@ class Late:
 
     `cost_share`: of the time in its window; `typical_share`: in the middle block, which a checkpoint does not move.
     `last_share`: of the waiting in its collectives, how much was for it; None where a later one hides it.
-    `intermittent`: late in the marked blocks of its window only. `launched`: whether its CPU or its GPU is late, where
-    that was recorded. `any_of_process`: confirmed only where any rank of its process may be meant.
+    `intermittent`: late in the marked blocks of its window only, after so many blocks (`every`). `launched`: whether
+    its CPU or its GPU is late, where that was recorded. `any_of_process`: confirmed only where any rank of its process
+    may be meant.
     """
 
     level: str
@@ -73,31 +74,9 @@ class Late:
     waited_cells: int
     peers: int
     intermittent: bool = False
+    every: float | None = None
     launched: Launched | None = None
     any_of_process: bool = False
-
-
-def deficits(seen: Observations) -> tuple[Floats, Floats]:
-    """Microseconds by process and block: how much less a process spends in communication than those of its stage, and
-    what those spend outside of it.
-
-    It must spend less in both accounts, with and without the waiting that is carried over from one collective to the
-    next: without it, those who wait where it is carried over seem late, and with it, those who wait where it is not.
-    """
-    late, reference = _deficits(seen, seen.communicating)
-    if seen.carried.any():
-        late = np.minimum(late, _deficits(seen, seen.communicating + seen.carried)[0])
-    return late, seen.block_us - reference
-
-
-def _deficits(seen: Observations, occupied: Floats) -> tuple[Floats, Floats]:
-    """Against what most of the stage are occupied at most, and that reference."""
-    index = {process: row for row, process in enumerate(seen.processes)}
-    reference = np.zeros_like(occupied)
-    for stage in seen.stages():
-        rows = [index[process] for process in stage]
-        reference[rows] = np.quantile(occupied[rows], _REFERENCE_QUANTILE, axis=0, method="nearest")
-    return reference - occupied, reference
 
 
 @dataclass(frozen=True)
@@ -128,9 +107,28 @@ class _Candidate:
         return marked
 
 
+@dataclass(frozen=True)
+class _Odds:
+    """How likely a candidate would be the latest so often, how many are tested, how much deficits vary by themselves,
+    and those of the others by block, as shares of it."""
+
+    by_rank: float
+    tested: int
+    noise: Noise
+    others: Floats
+
+    def by_chance(self, shares: Floats, window: Window, gate: float) -> float:
+        """How likely chance makes a candidate so late in a window, by its deficits there as shares of the blocks."""
+        by_size = max(
+            self.noise.chance(shares - gate, window, self.tested),
+            chance_among(shares, self.others, window, self.tested),
+        )
+        return min(1.0, 2 * min(self.by_rank, by_size))
+
+
 def find_late(seen: Observations, limits: Thresholds) -> list[Late]:
     """Everybody who is late by their own doing, hosts before processes; what is explained by a host is not repeated."""
-    late, working = deficits(seen)
+    late, working = deficits(seen, limits)
     own = late.copy()
     index = {process: row for row, process in enumerate(seen.processes)}
     found: list[Late] = []
@@ -188,7 +186,9 @@ def _suspects(seen: Observations, candidates: list[_Candidate], entities: int, l
         first = replace(window, marked=int((marks & (latest.values >= top))[window.part()].sum()))
         # By chance, each is the latest of a block equally often.
         probability = chance(first, 1 / max(entities - len(found), 2), len(candidates))
-        late = _judge(seen, latest, window, entities - len(found), (probability, len(candidates), noise), limits)
+        others = np.array([candidate.values for candidate in rest]).reshape(len(rest), seen.blocks) / seen.block_us
+        odds = _Odds(probability, len(candidates), noise, others)
+        late = _judge(seen, latest, window, entities - len(found), odds, limits)
         found += [late] if late else []
     return found
 
@@ -198,22 +198,15 @@ def _judge(
     candidate: _Candidate,
     window: Window,
     entities: int,
-    odds: tuple[float, int, Noise],
+    odds: _Odds,
     limits: Thresholds,
 ) -> Late | None:
-    """The candidate as a suspect, if chance does not explain it and it costs enough.
-
-    `odds`: how likely it would be the latest so often, how many are tested, how much deficits vary by themselves.
-    """
+    """The candidate as a suspect, if chance does not explain it and it costs enough."""
     part = window.part()
     elapsed = float(seen.block_us[part].sum())
     cost = float(np.clip(candidate.values[part], 0, None).sum())
     slowdown = _slowdown(candidate.values[part], candidate.working[part], seen.block_us[part], limits)
-    by_rank, tested, noise = odds
-    by_size = noise.chance(
-        candidate.values[part] / seen.block_us[part] - limits.diagnosis.min_cost_share, window, tested
-    )
-    probability = min(1.0, 2 * min(by_rank, by_size))
+    probability = odds.by_chance(candidate.values[part] / seen.block_us[part], window, limits.diagnosis.min_cost_share)
     share = cost / elapsed if elapsed > 0 else 0.0
     slow = (
         slowdown is not None and slowdown >= limits.diagnosis.min_slowdown and share >= limits.diagnosis.min_cost_share
@@ -224,7 +217,7 @@ def _judge(
         window.marked < limits.diagnosis.min_blocks
         or window.density < limits.diagnosis.min_density
         or probability > limits.diagnosis.max_chance
-        or not (slow or typical >= limits.diagnosis.p2_cost_share)
+        or not (slow or typical >= limits.diagnosis.p2_cost_share or _felt(seen, candidate, window, typical, limits))
     ):
         return None
     processes = tuple(seen.processes[row] for row in candidate.rows)
@@ -245,6 +238,14 @@ def _judge(
         waited_cells=0,
         peers=entities - 1,
     )
+
+
+def _felt(seen: Observations, candidate: _Candidate, window: Window, typical: float, limits: Thresholds) -> bool:
+    """Whether the job lost enough by one of whose lateness a part is taken for carried over."""
+    if typical < limits.diagnosis.p2_cost_share * _CARRIED_AT_MOST:
+        return False
+    cost_us = felt_us(seen, list(candidate.rows), window, limits) or 0.0
+    return cost_us >= limits.diagnosis.p2_cost_share * float(seen.block_us[window.part()].sum())
 
 
 def _alike(seen: Observations, suspects: list[Late]) -> list[Late]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from nixt_pipeline.diagnosis.detectors.lateness import deficits
+from nixt_pipeline.diagnosis.detectors.deficits import deficits
 from nixt_pipeline.diagnosis.detectors.transfer import paths_of
 from nixt_pipeline.diagnosis.detectors.windows import noise_of
 from nixt_pipeline.diagnosis.evidence.observations import Observations, Span
@@ -126,7 +126,7 @@ def _together(one: Span, other: Span) -> bool:
 def least_cost_share(seen: Observations, limits: Thresholds) -> float | None:
     """The share of the time from which on a process that is late in half of the job is told, in the pipeline stage
     where least can be told. None when no two processes do the same work."""
-    late, _ = deficits(seen)
+    late, _ = deficits(seen, limits)
     index = {process: row for row, process in enumerate(seen.processes)}
     shares = []
     for stage in seen.stages():

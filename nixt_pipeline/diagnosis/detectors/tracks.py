@@ -150,7 +150,9 @@ def tracks_of(
     for item in series:
         comm = item.comm
         kind: tuple[Hashable, ...] = (item.coll, comm.n_ranks, comm.nnodes, comm.role, item.apart)
-        where = frozenset(stage[member] for member in item.last)
+        where = frozenset(
+            stage[member] for member in comm.members if member in stage
+        )  # also those whose log ends early
         members = frozenset(comm.members)
         tracks.append(Track(comm, item.coll, members, item.furthest, item.hidden, (*kind, where), kind, item.pace))
     for edge in edges:

@@ -84,7 +84,8 @@ class SlowPath:
 @dataclass(frozen=True)
 class Blame(Suspect):
     """Who explains a set of slow paths of one medium: the left-over machines, which have these `hosts`, or processes,
-    or the paths themselves. Of the fabric, they are those that are on every path: one of them may be it instead."""
+    or the paths themselves. Of the fabric, they are those that are on every path: one of them may be it instead.
+    `comes_and_goes`: it is as fast as ever in between, as where other jobs use it as well."""
 
     medium: Medium
     level: Level
@@ -95,6 +96,7 @@ class Blame(Suspect):
     slow: tuple[SlowPath, ...]
     healthy: tuple[Path, ...]
     window: Window
+    comes_and_goes: bool = False
 
 
 def paths_of(seen: Observations, limits: Thresholds) -> list[Path]:
@@ -125,12 +127,17 @@ def paths_of(seen: Observations, limits: Thresholds) -> list[Path]:
 
 
 def _racks(seen: Observations) -> dict[str, frozenset[str]]:
-    """The machines of the same NVLink domain, by machine: NCCL counts a domain as one node, however many it has."""
+    """The machines of the same NVLink domain, by machine: NCCL counts a domain as one node, however many it has. Where
+    a communicator has several of them, neighbours in the order of ranks share one."""
     racks: dict[str, frozenset[str]] = {}
     for comm in seen.communicators:
-        machines = frozenset(seen.machines.of[member] for member in comm.members)
-        if comm.nnodes == 1 and len(machines) > 1:
-            joined = machines.union(*(racks.get(machine, frozenset()) for machine in machines))
+        machines = list(dict.fromkeys(seen.machines.of[member] for member in comm.members))
+        size, odd = divmod(len(machines), max(comm.nnodes, 1))
+        if odd or size < 2:
+            continue
+        for first in range(0, len(machines), size):
+            joined = frozenset(machines[first : first + size])
+            joined = joined.union(*(racks.get(machine, frozenset()) for machine in joined))
             racks.update(dict.fromkeys(joined, joined))
     return racks
 
@@ -266,8 +273,8 @@ def _explain(
         # A machine that is on every path would slow them all just as well.
         single = tuple(machine for machine in everybody if all(machine in machines for machines in sets))
         if len(single) != 1:
-            hosts = _names(single, machine_of)
-            return [Blame(medium, "fabric", single, hosts, (), bool(single), tuple(slow), healthy, window)]
+            hosts, fitful = _names(single, machine_of), _comes_and_goes(slow, limits)
+            return [Blame(medium, "fabric", single, hosts, (), bool(single), tuple(slow), healthy, window, fitful)]
     blames = []
     explained = [item for item, machines in zip(slow, sets, strict=True) if machines]
     for machines, touched in _fewest(explained, cleared):
@@ -277,6 +284,17 @@ def _explain(
     if rest:
         blames.append(_below_hosts(rest, healthy, medium, window, machine_of))
     return blames
+
+
+def _comes_and_goes(slow: Iterable[SlowPath], limits: Thresholds) -> bool:
+    """Whether no stretch in which the paths are never fast has half of the blocks in which they are slow."""
+    time, reference = (
+        np.nansum([getattr(item.path, what) for item in slow], axis=0) for what in ("time_us", "reference_us")
+    )
+    ratio = time[reference > 0] / reference[reference > 0]
+    stretch = np.cumsum(ratio < limits.diagnosis.healthy_transfer_ratio)
+    marked = np.bincount(stretch, weights=ratio >= limits.diagnosis.slow_transfer_ratio)
+    return bool(marked.max(initial=0) * 2 < marked.sum())
 
 
 def _names(machines: Collection[str], machine_of: Mapping[Process, str]) -> tuple[str, ...]:

@@ -2,14 +2,19 @@
 
 A job repeats its steps. When everything that comes before that collective in a step was done once more often than it,
 and everything that comes after it as often, all of the job waits in it, or one of its processes never came. What comes
-before and what after shows in the first step, by the first records of single processes, on their own clocks.
+before and what after shows in the first step, by the first records of single processes, on their own clocks. What is
+done in one go, whichever comes first, is in the log equally often after every pass of the dump thread.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
+import numpy as np
+
+from nixt_pipeline.arrays import Ints
 from nixt_pipeline.diagnosis.detectors.tracks import Series
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
+from nixt_pipeline.diagnosis.evidence.operations import Log
 from nixt_pipeline.diagnosis.evidence.passes import SAME_PASS_US
 from nixt_pipeline.diagnosis.evidence.processes import Process
 
@@ -17,12 +22,16 @@ from nixt_pipeline.diagnosis.evidence.processes import Process
 _REGULAR = 10
 
 Kind = tuple[Hashable, ...]
+Logs = Sequence[Mapping[int, Log]]
 
 
-def unfinished(series: Sequence[Series], frontier: Iterable[Reach], processes: int) -> Series | None:
+def unfinished(
+    series: Sequence[Series], frontier: Iterable[Reach], processes: int, logs: Callable[[], Logs] = tuple
+) -> Series | None:
     """The collective of the whole job that everybody came to and nobody completed; None when there is none.
 
-    Call it for a log that reaches to the end in which nothing got less far than its alike.
+    Call it for a log that reaches to the end in which nothing got less far than its alike. `logs`: what some processes
+    completed, by communicator; read only where it matters.
     """
     regular = [item for item in series if item.furthest >= _REGULAR and not item.one_slot]
     begins = _begins(regular, frontier)
@@ -38,7 +47,34 @@ def unfinished(series: Sequence[Series], frontier: Iterable[Reach], processes: i
         whole = all(times[kind] % (item.furthest + 1 + (before[kind] is not False)) == 0 for kind in others)
         if whole and any(before.values()):
             return item
+        if all(count % (item.furthest + 2) == 0 for count in (times[kind] for kind in others)) and _in_step(
+            item, regular, logs
+        ):
+            return item
     return None
+
+
+def _in_step(item: Series, series: Iterable[Series], logs: Callable[[], Logs]) -> bool:
+    """Whether something that was done once more than a collective had been done as often after each earlier pass of the
+    dump thread, in all processes that tell."""
+    once_more = [other for other in series if other.furthest == item.furthest + 1]
+    ahead = [_ahead(own, other, item) for own in (logs() if once_more else ()) for other in once_more]
+    told = [moments for moments in ahead if len(moments) >= _REGULAR]
+    return bool(told) and not any(moments.any() for moments in told)
+
+
+def _ahead(logs: Mapping[int, Log], one: Series, other: Series) -> Ints:
+    """By how much a process was further in the one than in the other after its passes in the second half of the job,
+    without the last one."""
+    if one.communicator not in logs or other.communicator not in logs:
+        return np.zeros(0, dtype=np.int64)
+    first, second = _passes(logs[one.communicator], one.coll), _passes(logs[other.communicator], other.coll)
+    moments = np.arange(second[len(second) // 2], second[-1])
+    return np.searchsorted(first, moments, "right") - np.searchsorted(second, moments, "right")
+
+
+def _passes(log: Log, coll: str) -> Ints:
+    return log.passes[[operation.coll == coll for operation in log.operations]]
 
 
 def _kind(item: Series) -> Kind:

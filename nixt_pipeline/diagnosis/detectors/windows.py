@@ -1,7 +1,7 @@
 """From marked blocks to a stretch of time: when something began, when it ended, and whether chance explains it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
@@ -76,6 +76,17 @@ def chance(window: Window, rate: float, tested: int) -> float:
     """
     tail = float(scipy.stats.binom.sf(window.marked - 1, window.length, rate))
     return min(1.0, tail * tested * window.blocks)
+
+
+def chance_among(values: Floats, others: Floats, window: Window, tested: int) -> float:
+    """How likely one of `tested` entities would be so late in a `window` chosen by looking, by its `values` there, if
+    it were so as often as all `others` are (rows, by block): half as late, in as many blocks. It needs no normal
+    distribution: pauses that strike now this one and now that one have none."""
+    level = min(float(values.mean()), float(np.median(values))) / 2
+    if level <= 0:
+        return 1.0
+    rate = float((others >= level).mean()) if others.size else 0.0
+    return chance(replace(window, marked=int((values >= level).sum())), rate, tested)
 
 
 @dataclass(frozen=True)

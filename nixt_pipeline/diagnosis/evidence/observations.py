@@ -111,7 +111,7 @@ class Observations:
     missing or were left out; `left_out`: of those of which many collectives that were recorded are not looked at;
     `looked_at`: how many of each were recorded, and are looked at. `not_compared`: how many functions and sizes of
     collectives are not among the transfers, and their share of the bytes. `ranks`: the global ranks that are known.
-    `stalls`: single transfers that stood still.
+    `stalls`: single transfers that stood still. `steps`: how many steps it has at most, 0 where that is unknown.
     """
 
     incarnation: int
@@ -135,6 +135,7 @@ class Observations:
     not_compared: tuple[int, float] = (0, 0.0)
     ranks: Mapping[Process, int] = field(default_factory=dict)
     stalls: tuple[Stall, ...] = ()
+    steps: float = 0.0
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -165,6 +166,23 @@ class Observations:
             ),
         )
         part.__dict__["_stages"] = self._stages  # where the cached property keeps them
+        return part
+
+    def in_pairs(self, first: int) -> "Observations":
+        """The job in blocks that are two of these each, the first one alone where `first` is 1. What is done at the end
+        of a block by one communicator is at the beginning of the next one by another: in pairs, it is together."""
+        pair_of = (np.arange(self.blocks) + first) // 2
+        begins = np.flatnonzero(np.diff(pair_of, prepend=-1))
+        part = replace(
+            self,
+            blocks=len(begins),
+            communicating=np.add.reduceat(self.communicating, begins, axis=1),
+            carried=np.add.reduceat(self.carried, begins, axis=1),
+            block_us=np.add.reduceat(self.block_us, begins),
+            block_end_us=tuple(self.block_end_us[begin - 1] for begin in (*begins[1:].tolist(), self.blocks)),
+            arrivals=tuple(replace(arrival, block=int(pair_of[arrival.block])) for arrival in self.arrivals),
+        )
+        part.__dict__["_stages"] = self._stages
         return part
 
     @cached_property
@@ -207,6 +225,7 @@ def observe(tables: LaunchTables, limits: Thresholds) -> Observations:
         matched_p2p=sum(edge.operations for edge in edges.edges) if edges.complete else 0,
         large_message_bytes=limits.analysis.large_message_bytes,
         clock_steps=times.steps,
+        steps=con.sql(queries.STEPS).fetchall()[0][0],
         stalls=(*read_stalls(tables, {comm.number: comm.members for comm in communicators}, limits), *edges.stalls),
         ranks={process: row[3] for process, row in zip(processes, rows, strict=True) if row[3] is not None},
         lacking=frozenset(at.comm for at in tables.looked_at if one_slot or at.records_used < whole * at.records),

@@ -154,6 +154,23 @@ SELECT hash(s.comm, s.rank, s.peer, s.sends, s.before) AS series, p.process, s.b
 FROM sums AS s JOIN diagnosed_processes AS p ON p.writer = s.writer
 """
 
+# Of a rank that lost records and does not repeat its operations (an evaluation comes in between), only the order of all
+# of them is known: those recorded in a block stand for the others of it. Left out, it would seem to compute instead.
+_UNORDERED_OCCUPATION = """
+WITH unordered AS (SELECT * FROM p2p_operations ANTI JOIN p2p_numbered USING (comm, rank)),
+blocked AS (
+    SELECT
+        u.*, t.total, least(greatest(floor((u.sn - 1) * $blocks / t.total), 0), $blocks - 1)::INTEGER AS block
+    FROM unordered AS u
+    JOIN (SELECT comm, rank, max(sn) AS total FROM unordered GROUP BY comm, rank) AS t USING (comm, rank)
+    WHERE u.time_us IS NOT NULL
+)
+SELECT
+    hash(b.comm, b.rank) AS series, p.process, b.block, avg(b.spent_us) * any_value(b.total) / $blocks AS time_us
+FROM blocked AS b JOIN diagnosed_processes AS p ON p.writer = b.writer
+GROUP BY b.comm, b.rank, p.process, b.block
+"""
+
 # The k-th Send on a directed edge meets the k-th Recv at its other end, if both ends agree how many a period has. Pairs
 # stand for those of their block that were lost.
 _PAIRS = """
@@ -308,7 +325,8 @@ def point_to_point(tables: LaunchTables, processes: Sequence[Process], limits: T
         for comm, source, target, *values in con.sql(_PAIRS, params={"blocks": blocks}).fetchall():
             pairs.append(Pairs(comm, processes[source], processes[target], *values))
         stalls += _stalls(tables, processes, pairs, limits)
-        spent.append(con.sql(_OCCUPATION, params={"blocks": blocks}).fetchnumpy())
+        for occupation in (_OCCUPATION, _UNORDERED_OCCUPATION):
+            spent.append(con.sql(occupation, params={"blocks": blocks}).fetchnumpy())
         [(all_ranks, lossless)] = con.sql("SELECT count(*), count(*) FILTER (lossless) FROM p2p_ranks").fetchall()
         ranks += all_ranks
         numbered += lossless + ordered

@@ -151,6 +151,9 @@ SELECT
 FROM long AS l CROSS JOIN pulse AS p
 """
 
+# What comes once in a step, or more often where each layer does it.
+STEPS = "SELECT coalesce(max(pulse), 0)::DOUBLE FROM usable_series"
+
 # Of the records that the synchronising collectives should have, how many there are.
 RECORDED_SHARE = """
 SELECT coalesce(sum(u.ranks_seen) / sum(s.expected), 1)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nixt_pipeline.diagnosis.detectors.late_ranks import LateGroup
+from nixt_pipeline.diagnosis.detectors.late_ranks import LateGroup, without_log_beside
 from nixt_pipeline.diagnosis.detectors.lateness import Late
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
 from nixt_pipeline.diagnosis.evidence.parts import waiting_together
@@ -210,6 +210,10 @@ def _unseen(seen: Observations, group: Sequence[Late], named: _Named) -> str:
             f" Their collectives among themselves ({inside}) were left out, so the log does not show which of them the"
             " others wait for: one of them, or all."
         )
+    beside = without_log_beside(seen, group[0])
+    if beside:
+        shown = listed([comm.label for comm in beside], _SHOWN)
+        return f" It may have waited unseen for ranks without a log in {shown}."
     if seen.matched_p2p == 0 and len(seen.stages()) > 1:
         return " Send and Recv were not recorded, so the log does not show which pipeline stage waits for which."
     if len(group) > 1:

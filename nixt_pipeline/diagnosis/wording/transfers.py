@@ -2,9 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from nixt_pipeline.diagnosis.detectors.lengthening import lengthened_us
 from nixt_pipeline.diagnosis.detectors.transfer import Blame, Medium, Path
 from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
 from nixt_pipeline.diagnosis.evidence.processes import Process, name_of, names_of
@@ -17,26 +19,58 @@ _SHOWN = 4
 _SHOWN_PATHS = 2
 
 
+@dataclass(frozen=True)
+class _Costs:
+    """What slow transfers cost a member, as a share of the time; by `ratio`, how many times as long they take; what all
+    members lost, in microseconds; and the share of the time by which a member's transfers are longer, which the job
+    need not be."""
+
+    share: float
+    ratio: float
+    lost_us: float
+    excess_share: float
+
+
 def transfer_findings(seen: Observations, blames: Sequence[Blame], limits: Thresholds) -> list[Finding]:
-    """In words, with what the slow paths cost: the time that a member spends in them beyond the reference."""
+    """In words, with what the slow paths cost: the time that a member spends in them beyond the reference, but no more
+    than the job became longer."""
     findings = []
     for blame in blames:
-        part = blame.window.part()
-        by_member: dict[Process, float] = defaultdict(float)
-        for item in blame.slow:
-            for member in item.path.members:
-                by_member[member] += item.path.excess_us(part)
-        elapsed = float(seen.block_us[part].sum())
-        share = min(1.0, max(by_member.values()) / elapsed) if elapsed > 0 else 0.0
-        ratio = _ratio([item.path for item in blame.slow], part)
+        costs = _costs(seen, blame, limits)
         # What hardly costs the job anything is worth a note when it lasts.
         lasting = blame.window.marked >= limits.diagnosis.min_blocks_without_cost
-        if share >= limits.diagnosis.p2_cost_share or lasting:
-            defective = limits.diagnosis.p1_transfer_ratio if lasting else float("inf")
+        if costs.excess_share >= limits.diagnosis.p2_cost_share or lasting:
+            severity = _severity(seen, blame, costs, lasting, limits)
             # Everybody may have waited for who left no log: no time is that of the transfer alone.
-            severity = "P2" if _without_log(seen, blame) else severity_by_cost(share, ratio, defective, limits)
-            findings.append(_finding(seen, blame, severity, share, ratio, sum(by_member.values())))
+            unsure = blame.comes_and_goes or _without_log(seen, blame)
+            findings.append(_finding(seen, blame, "P2" if unsure else severity, costs))
     return findings
+
+
+def _severity(seen: Observations, blame: Blame, costs: _Costs, lasting: bool, limits: Thresholds) -> Severity:
+    """A link that is slow for long is defective. A fabric that was slow and no longer is may have been congested: what
+    that cost of the whole job decides."""
+    share, defective = costs.share, limits.diagnosis.p1_transfer_ratio if lasting else float("inf")
+    if blame.level == "fabric" and blame.window.last < seen.blocks - 1:
+        share *= float(seen.block_us[blame.window.part()].sum() / seen.block_us.sum())
+        defective = float("inf")
+    return severity_by_cost(share, costs.ratio, defective, limits)
+
+
+def _costs(seen: Observations, blame: Blame, limits: Thresholds) -> _Costs:
+    part = blame.window.part()
+    by_member: dict[Process, float] = defaultdict(float)
+    for item in blame.slow:
+        for member in item.path.members:
+            by_member[member] += item.path.excess_us(part)
+    elapsed_us, excess_us = float(seen.block_us[part].sum()), max(by_member.values())
+    lengthened = lengthened_us(seen.block_us, blame.window, limits)
+    # What overlaps computation takes longer, and the job does not.
+    felt = 1.0 if lengthened is None or excess_us <= lengthened else lengthened / excess_us
+    share = min(1.0, excess_us / elapsed_us) if elapsed_us > 0 else 0.0
+    felt_share = min(share, felt * excess_us / elapsed_us) if elapsed_us > 0 else 0.0
+    ratio = _ratio([item.path for item in blame.slow], part)
+    return _Costs(felt_share, ratio, felt * sum(by_member.values()), share)
 
 
 def _ratio(paths: list[Path], part: slice) -> float:
@@ -49,9 +83,7 @@ def _ratio(paths: list[Path], part: slice) -> float:
     return float(np.median(time[recorded] / reference[recorded])) if recorded.any() else float("nan")
 
 
-def _finding(
-    seen: Observations, blame: Blame, severity: Severity, share: float, ratio: float, lost_us: float
-) -> Finding:
+def _finding(seen: Observations, blame: Blame, severity: Severity, costs: _Costs) -> Finding:
     processes = names_of(blame.processes)
     communicators = tuple(sorted({seen.communicators[item.path.comm].id for item in blame.slow}))
     healthy = _ratio(list(blame.healthy), blame.window.part())
@@ -70,18 +102,25 @@ def _finding(
         ambiguous=blame.ambiguous,
         onset_us=blame.window.onset_us(seen.block_end_us),
         until_us=blame.window.until_us(seen.block_end_us),
-        effect=Effect(share, ratio, lost_us / 1e6),
+        effect=Effect(costs.share, costs.ratio, costs.lost_us / 1e6),
         evidence=(
-            f"Transfers {_WITHIN[blame.medium]} take {ratio:.2g} times as long as the best of their kind, on"
+            f"Transfers {_WITHIN[blame.medium]} take {costs.ratio:.2g} times as long as the best of their kind, on"
             f" {plural(len(blame.slow), 'path')} of {plural(len(communicators), 'communicator')}, in"
             f" {blame.window.length} of {seen.blocks} time blocks;"
-            f" the excess costs a member {share:.1%} of the time.{_victims(blame)}"
+            f" the excess costs a member {costs.excess_share:.1%} of the time{_hidden(costs)}.{_victims(blame)}"
         ),
-        counter_evidence=f"{cleared} {_WHY[blame.level]}{_or_a_host(blame)}{_not_compared(seen)}"
-        f"{_or_a_late_rank(seen, blame)}",
+        counter_evidence=f"{cleared} {_WHY[blame.level]}{_CONGESTION if blame.comes_and_goes else ''}"
+        f"{_or_a_host(blame)}{_not_compared(seen)}{_or_a_late_rank(seen, blame)}",
         next_step=_FABRIC_OR_HOST[blame.medium] if _or_a_host(blame) else _NEXT[blame.level, blame.medium],
         place="" if blame.hosts or blame.processes or blame.level == "fabric" else _place(seen, blame),
     )
+
+
+def _hidden(costs: _Costs) -> str:
+    """That computation covers a part of it."""
+    if costs.share >= costs.excess_share:
+        return ""
+    return f", of which the job became {costs.share:.1%} longer: the rest is hidden behind computation"
 
 
 def _without_log(seen: Observations, blame: Blame) -> list[Communicator]:
@@ -151,6 +190,10 @@ _WITHIN: dict[Medium, str] = {
     "rack": "between hosts of one NVLink domain",
     "network": "between hosts",
 }
+
+_CONGESTION = (
+    " It comes and goes, and is as fast as ever in between: other jobs on the network may be all there is to it."
+)
 
 _WHY: dict[str, str] = {
     "host": "The slow paths have nothing else in common that is not cleared.",

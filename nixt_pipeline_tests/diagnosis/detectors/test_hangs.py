@@ -220,3 +220,14 @@ def test_the_log_of_one_process_can_be_left_out() -> None:
     assert stopped(told) == [({3}, {("a", 3), ("b", 3)})]
     # Who had a communicator of its own leaves nothing of it.
     assert without_log([series(1, {("a", 3): 5})], ("a", 3)) == []
+
+
+def test_a_communicator_between_stages_of_which_one_log_is_left_out_does_the_same_as_the_others() -> None:
+    # Embeddings that the first and the last stage share, of two lanes that stopped a step before the third; the process
+    # of the first stage died in the second lane.
+    ends: dict[Process, int] = {(host, number): stage for stage, host in enumerate("ab") for number in (1, 2, 3)}
+    lanes = without_log([pair(1, 67), pair(2, 67), pair(3, 68)], ("a", 2))
+    tracks = tracks_of(lanes, [], {item.comm.number: item.comm for item in lanes}, ends)
+    (stop,) = stopped_first([track for track in tracks if track.comm.number != 1], Thresholds())
+    assert stop.suspects == {("a", 2), ("b", 2)}
+    assert len({track.family for track in tracks}) == 1

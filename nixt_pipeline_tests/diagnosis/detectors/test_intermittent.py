@@ -119,3 +119,82 @@ def test_the_first_machine_may_be_writing_for_the_others_and_is_a_note(late: str
     [finding] = late_findings(seen, entities)
     assert (finding.hosts, finding.severity) == ((late,), "P2" if role else "P1")
     assert ("first ranks" in finding.next_step) == role
+
+
+def stalling(host: str, when: Sequence[int]) -> Observations:
+    """Of two hosts, both processes of one are late by 400 ms of a second in some blocks."""
+    processes = [process for process in PROCESSES if process[0] in "ab"]
+    waits_us = {
+        process: [400_000.0 * (process[0] != host and block in when) for block in range(40)] for process in processes
+    }
+    arrivals = [Arrival(0, block, (host, 1), 10, 400_000.0) for block in when]
+    return observations([communicator(0, *processes)], wait_us=waits_us, arrivals=arrivals, blocks=40)
+
+
+@pytest.mark.parametrize(("stalls", "severity"), [(12, "P1"), (6, "P2")])
+def test_few_stalls_of_one_of_two_hosts_are_a_note(stalls: int, severity: str) -> None:
+    # Twice 2^-12 is 0.0005, and twice 2^-6 is 0.03; both times two, for two tests.
+    seen = stalling("b", range(2, 2 + 3 * stalls, 3))
+    entities = [replace(entity, typical_share=0.2) for entity in find_hesitations(seen, [], LIMITS)]
+    [finding] = late_findings(seen, entities)
+    assert (finding.hosts, finding.severity) == (("b",), severity)
+
+
+def test_a_small_delay_of_somebody_else_is_no_turn() -> None:
+    # Twelve stalls of b, and one of a, that is a quarter as long.
+    seen = stalling("b", range(2, 38, 3))
+    rows = [seen.processes.index(("b", slot)) for slot in (1, 2)]
+    seen.communicating[rows, 39] = 100_000.0
+    [late] = find_hesitations(seen, [], LIMITS)
+    assert late.probability == pytest.approx(2 * 2 * 2**-12)
+
+
+@pytest.mark.parametrize(("steps", "severity"), [(400, "info"), (60, "P2")])
+def test_nobody_writes_checkpoints_every_few_steps(steps: int, severity: str) -> None:
+    # Rank 0 in every fifth of 40 blocks: every fiftieth step, or every seventh or eighth.
+    seen = replace(hesitating([("a", 1)] * 7, FIFTH), steps=float(steps))
+    [finding] = late_findings(seen, find_hesitations(seen, [], LIMITS))
+    assert finding.severity == severity
+    assert "checkpoints" in finding.next_step
+
+
+def test_a_checkpoint_in_two_blocks_is_one() -> None:
+    # Every tenth of 40 blocks and 40 steps, and the one after it.
+    when = [block for ten in (5, 15, 25, 35) for block in (ten, ten + 1)]
+    seen = replace(hesitating([("a", 1)] * 8, when), steps=40.0)
+    [late] = find_hesitations(seen, [], LIMITS)
+    assert late.every == 10
+    [finding] = late_findings(seen, [late])
+    assert finding.severity == "info"
+
+
+def test_a_hesitation_that_two_communicators_have_in_different_blocks_is_of_one() -> None:
+    # Of four processes on each of two hosts, everybody waits 400 ms for b1: those of its host in one block, the others
+    # in the next one. In single blocks, first all of a are as late as b1, and then all of b.
+    hosts = [[(host, slot) for slot in range(1, 5)] for host in "ab"]
+    processes = [process for host in hosts for process in host]
+    hesitations = (6, 12, 18, 24, 30, 36)
+    waits = {
+        process: [
+            400_000.0 * (process != ("b", 1) and block - (process[0] == "a") in hesitations) for block in range(40)
+        ]
+        for process in processes
+    }
+    arrivals = [Arrival(0, block + 1, ("b", 1), 5, 400_000.0) for block in hesitations]
+    comms = [communicator(0, *processes), *(communicator(number, *host) for number, host in enumerate(hosts, 1))]
+    seen = observations(comms, wait_us=waits, arrivals=arrivals, blocks=40)
+    [late] = find_hesitations(seen, [], LIMITS)
+    assert (late.processes, late.intermittent) == ((("b", 1),), True)
+    assert (late.window.first, late.window.blocks) == (6, 40)
+
+
+def test_pairs_of_blocks_have_what_both_had() -> None:
+    seen = hesitating([("b", 1)] * 2, [4, 5])
+    pairs = seen.in_pairs(1)
+    # Block 0 alone, then 1 and 2, and so on: 39 alone again.
+    assert (pairs.blocks, pairs.block_us[0], pairs.block_us[1], pairs.block_us[20]) == (21, 1e6, 2e6, 1e6)
+    assert pairs.block_end_us[:3] == (1_000_000, 3_000_000, 5_000_000)
+    row = seen.processes.index(("a", 1))
+    assert pairs.communicating[row, 2:4].tolist() == [400_000.0, 400_000.0]
+    assert [arrival.block for arrival in pairs.arrivals] == [2, 3]
+    assert pairs.stages() == seen.stages()

@@ -381,3 +381,18 @@ def test_who_shares_no_communicator_with_the_late_one_does_not_wait_for_it() -> 
     (finding,) = late_findings(seen, find_late(seen, LIMITS))
     assert finding.effect.lost_rank_seconds == 20 * 0.3 * 2
     assert finding.evidence.startswith("The 2 processes that communicate with it, directly or through others, spend")
+
+
+def test_who_exchanges_tokens_with_a_rank_without_a_log_may_have_waited_for_it() -> None:
+    late = [0.0] * 20 + [300_000.0] * 20
+    world, group = communicator(0, A1, A2, B1, B2), replace(communicator(1, A1, A2, role=None), n_ranks=3)
+    waits = dict.fromkeys((A2, B1, B2), late)
+    seen = observations(
+        [world, group], wait_us=waits, arrivals=last(0, A1), transfers=collective(world, [100.0] * 40), blocks=40
+    )
+    (finding,) = late_findings(seen, find_late(seen, LIMITS))
+    assert (finding.processes, finding.severity) == (("a-pid1",), "P2")
+    assert "may have waited unseen for ranks without a log in 0x1" in finding.counter_evidence
+    # With the logs of all, it is sure.
+    (finding,) = late_findings(replace(seen, communicators=(world,)), find_late(seen, LIMITS))
+    assert finding.severity == "P1"

@@ -4,16 +4,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import duckdb
+import numpy as np
+import pytest
 
 from nixt_pipeline.diagnosis.detectors.resolution import Judged
 from nixt_pipeline.diagnosis.detectors.transfer import Blame, find_slow, paths_of
-from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
+from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations, Transfer
 from nixt_pipeline.diagnosis.evidence.queries import NOT_COMPARED
 from nixt_pipeline.diagnosis.wording.reasons import unjudged
 from nixt_pipeline.diagnosis.wording.text import how_sure, title
 from nixt_pipeline.diagnosis.wording.transfers import transfer_findings
 from nixt_pipeline.settings import Thresholds
-from nixt_pipeline_tests.diagnosis.examples import collective, communicator, observations
+from nixt_pipeline_tests.diagnosis.examples import LARGE, collective, communicator, observations
 
 LIMITS = Thresholds()
 FAST, SLOW = [1_000.0] * 10, [1_000.0] * 4 + [200_000.0] * 6
@@ -23,9 +25,16 @@ def ring(number: int, *hosts: str, pid: int = 1) -> Communicator:
     return communicator(number, *((host, pid) for host in hosts))
 
 
-def seen(*rings: tuple[Communicator, Sequence[float]]) -> Observations:
+def seen(*rings: tuple[Communicator, Sequence[float]], blocks: int = 10) -> Observations:
     transfers = [entry for comm, times in rings for entry in collective(comm, times)]
-    return observations([comm for comm, _ in rings], transfers=transfers)
+    return observations([comm for comm, _ in rings], transfers=transfers, blocks=blocks)
+
+
+def lasting(observed: Observations, first_us: Sequence[float]) -> Observations:
+    """With first blocks that last as long; all others last a second."""
+    lasted_us = observed.block_us.copy()
+    lasted_us[: len(first_us)] = first_us
+    return replace(observed, block_us=lasted_us)
 
 
 def blamed(observed: Observations) -> list[tuple[str, tuple[str, ...], bool]]:
@@ -40,7 +49,10 @@ def test_the_host_that_all_slow_rings_share_and_no_fast_one_has() -> None:
 
 
 def test_the_finding_begins_with_the_slow_blocks_and_says_what_they_cost() -> None:
-    observed = seen((ring(0, "a", "b"), SLOW), (ring(1, "b", "c"), SLOW), (ring(2, "a", "c"), FAST))
+    # Nothing is hidden: the job's blocks are as much longer.
+    observed = lasting(
+        seen((ring(0, "a", "b"), SLOW), (ring(1, "b", "c"), SLOW), (ring(2, "a", "c"), FAST)), [600_000.0] * 4
+    )
     (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
     assert (finding.kind, finding.severity, finding.hosts) == ("slow-transfer", "P1", ("b",))
     assert (finding.onset_us, finding.until_us) == (4_000_000, None)
@@ -48,6 +60,62 @@ def test_the_finding_begins_with_the_slow_blocks_and_says_what_they_cost() -> No
     assert finding.effect.cost_share == 0.398
     assert finding.effect.slowdown == 200.0
     assert "clears all on them" in finding.counter_evidence
+
+
+def test_what_is_hidden_behind_computation_costs_the_job_nothing() -> None:
+    # The same transfers in a job whose blocks are 0.1 s longer since: of the 39.8 % that b spends, 10 % are felt. With
+    # two processes in each ring, 4 members spend 199 ms more in each of 6 blocks, of which a quarter and a bit is felt.
+    observed = lasting(
+        seen((ring(0, "a", "b"), SLOW), (ring(1, "b", "c"), SLOW), (ring(2, "a", "c"), FAST)), [900_000.0] * 4
+    )
+    (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
+    assert finding.effect.cost_share == pytest.approx(0.1)
+    assert finding.effect.lost_rank_seconds == pytest.approx(4 * 0.199 * 6 * 0.1 / 0.398)
+    assert "the excess costs a member 39.8% of the time, of which the job became 10.0% longer" in finding.evidence
+    assert finding.severity == "P1"  # It is 200 times as slow.
+
+
+def test_a_network_that_is_slow_now_and_then_is_a_note_and_nobodys_fault() -> None:
+    # Slow in blocks 1 to 4, 7 to 11 and 14 to 16, as fast as ever in between: no stretch has half of the twelve.
+    slow = [block in {1, 2, 3, 4, 7, 8, 9, 10, 11, 14, 15, 16} for block in range(20)]
+    observed = seen((ring(0, "a", "b", "c"), [200_000.0 if late else 1_000.0 for late in slow]), blocks=20)
+    (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
+    assert (finding.kind, finding.severity) == ("fabric-slow", "P2")
+    assert "It comes and goes" in finding.counter_evidence
+
+
+def test_a_network_that_became_slow_and_is_congested_now_and_then_is_slow() -> None:
+    slow = [block in {2, 3} or block > 7 for block in range(20)]
+    observed = seen((ring(0, "a", "b", "c"), [200_000.0 if late else 1_000.0 for late in slow]), blocks=20)
+    (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
+    assert finding.severity == "P1"
+    assert "It comes and goes" not in finding.counter_evidence
+
+
+def test_a_fabric_that_is_fast_again_may_have_been_congested() -> None:
+    # Twice as slow for a quarter of the job, and its blocks 0.3 s longer, or 0.9: 7.5 % and 18 % of the whole.
+    slow = [1_000_000.0 if 5 <= block < 10 else 500_000.0 for block in range(20)]
+    observed = seen((ring(0, "a", "b", "c"), slow), blocks=20)
+    for lasted_us, severity in ((1.3e6, "P2"), (1.9e6, "P1")):
+        longer = replace(observed, block_us=np.array([lasted_us if 5 <= block < 10 else 1e6 for block in range(20)]))
+        (finding,) = transfer_findings(longer, find_slow(longer, LIMITS), LIMITS)
+        assert finding.severity == severity, lasted_us
+
+
+def test_pipelines_between_racks_tell_which_hosts_share_one() -> None:
+    # Four hosts that NCCL counts as two nodes, a and b in one rack, c and d in the other: b to c is slower by design.
+    pipe = replace(communicator(0, *((host, 1) for host in "abcd")), nnodes=2)
+    hosts = [communicator(number, (host, 1), (host, 2)) for number, host in enumerate("abcd", 1)]
+    times = {("a", "b"): 1_000.0, ("b", "c"): 15_000.0, ("c", "d"): 1_000.0}
+    transfers = [
+        Transfer(("p2p", one, other), 0, ((one, 1), (other, 1)), ("p2p", LARGE, False), LARGE, block, time, 5)
+        for (one, other), time in times.items()
+        for block in range(10)
+    ]
+    paths = paths_of(observations([pipe, *hosts], transfers=transfers), LIMITS)
+    assert {tuple(sorted(path.hosts)): path.medium for path in paths} == {
+        ("a", "b"): "rack", ("b", "c"): "network", ("c", "d"): "rack",
+    }  # fmt: skip
 
 
 def test_hosts_that_cannot_be_told_apart_are_all_named() -> None:

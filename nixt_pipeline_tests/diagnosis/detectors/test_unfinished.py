@@ -1,8 +1,12 @@
 """Two processes that step 30 times: gradients in a communicator of each, then a flag of both."""
 
+import numpy as np
+import pytest
+
 from nixt_pipeline.diagnosis.detectors.tracks import Series
 from nixt_pipeline.diagnosis.detectors.unfinished import unfinished
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
+from nixt_pipeline.diagnosis.evidence.operations import Log, Operation
 from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline_tests.diagnosis.examples import communicator
 
@@ -49,3 +53,23 @@ def test_what_was_not_done_regularly_says_nothing() -> None:
 
 def test_of_what_was_written_at_once_nobody_knows_which_came_first() -> None:
     assert unfinished(*job(29, 60, flag_us=GRADIENTS_US + 500), processes=4) is None
+
+
+@pytest.mark.parametrize(
+    ("passes_of_flags", "stopped"),
+    [
+        (range(29), True),  # every pass writes one step's flag with its gradients, and the last one gradients only
+        (range(1, 30), False),  # the flag follows later: a job that ends leaves it out as well
+    ],
+)
+def test_what_is_done_in_one_go_and_once_less_at_the_end_was_never_completed(
+    passes_of_flags: range, stopped: bool
+) -> None:
+    series, frontier = job(29, 30, flag_us=GRADIENTS_US)
+    flag, gradients = Operation("AllReduce", 8), Operation("ReduceScatter", 1 << 20)
+    logs = {
+        0: Log([flag] * 29, np.array(passes_of_flags)),
+        1: Log([gradients] * 30, np.arange(30)),
+    }
+    found = unfinished(series, frontier, 4, lambda: [logs])
+    assert (found is not None) == stopped

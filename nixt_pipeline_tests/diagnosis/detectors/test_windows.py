@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from nixt_pipeline.diagnosis.detectors.windows import Window, chance, densest_window, noise_of
+from nixt_pipeline.diagnosis.detectors.windows import Window, chance, chance_among, densest_window, noise_of
 
 
 def marks(text: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -35,3 +35,13 @@ def test_blocks_that_resemble_their_neighbours_count_for_less_but_never_for_noth
     waves = np.sin(2 * np.pi * np.arange(200) / 100)
     assert noise_of([(waves, None)]).correlation == 0.9
     assert noise_of([(np.tile([1.0, -1.0], 100), None)]).correlation == 0.0
+
+
+def test_who_is_as_late_as_others_now_and_then_are_is_so_by_chance() -> None:
+    # Of twenty blocks of two others, four are at least half as late: a fifth. By chance, three of three blocks are so
+    # in 1 of 125 cases; times three entities and ten beginnings.
+    late, window = np.array([0.2, 0.3, 0.1]), Window(2, 4, 3, 10)
+    others = np.array([[0.0, 0.3, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.1, 0.0], [0.0] * 9 + [0.4]])
+    assert chance_among(late, others, window, tested=3) == pytest.approx(3 * 10 / 125)
+    assert chance_among(late, np.zeros((2, 10)), window, tested=3) == 0
+    assert chance_among(-late, others, window, tested=3) == 1

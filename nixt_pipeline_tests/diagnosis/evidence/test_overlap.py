@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from nixt_pipeline.diagnosis.detectors.lateness import deficits, find_late
+from nixt_pipeline.diagnosis.detectors.deficits import deficits
+from nixt_pipeline.diagnosis.detectors.lateness import find_late
 from nixt_pipeline.diagnosis.evidence.overlap import measure_overlap
 from nixt_pipeline.settings import Thresholds
 from nixt_pipeline_tests.diagnosis.detectors.test_lateness import A1, A2, B1, B2, HALF, last
@@ -108,7 +109,7 @@ def test_who_waits_where_it_is_carried_over_is_not_late_for_those_who_wait_elsew
         arrivals=last(0, A1),
         blocks=40,
     )
-    late, _ = deficits(seen)
+    late, _ = deficits(seen, Thresholds())
     b1 = seen.processes.index(B1)
     assert late[b1].max() <= 0
     assert [entity.processes for entity in find_late(seen, Thresholds())] == [(A1,)]

@@ -87,3 +87,23 @@ def test_a_send_that_stood_still_together_with_its_recv_is_a_stall(tmp_path: Pat
     assert stall.members == (("node-0", 0), ("node-1", 1))
     assert stall.at_us == EPOCH_US + 12 * 1_000_000
     assert stall.excess_us == pytest.approx(500_000, abs=200)
+
+
+def test_who_lost_a_record_and_repeats_no_order_still_spent_its_time(tmp_path: Path, settings: Settings) -> None:
+    # Six pairs of ranks, whose Sends and Recvs take half a second of each step. They have no period: two Sends and a
+    # Recv in the first half of the job, a Send and two Recvs in the second. Rank 0 lost one of its 60 in the middle.
+    kinds = ["Send", "Send", "Recv"] * 10 + ["Recv", "Send", "Recv"] * 10
+    other = {"Send": "Recv", "Recv": "Send"}
+    for rank in range(12):
+        own = {"rank": rank, "n_ranks": 12, "host": f"node-{rank}", "pid": rank}
+        lines = []
+        for n, kind in enumerate(kinds):
+            at_us = EPOCH_US + n // 3 * 1_000_000
+            if n % 3 == 0:
+                lines.append(collective(sn=n // 3, nnodes=12, time_us=100, at_us=at_us, **own))  # type: ignore[arg-type]
+            if (rank, n) != (0, 31):
+                pair = {"sn": n + 1, "peer": rank ^ 1, "kind": other[kind] if rank % 2 else kind}
+                lines.append(send(time_us=150_000 + 31_000 * (n % 3), at_us=at_us, **pair, **own))  # type: ignore[arg-type]
+        write_log(tmp_path / "job" / f"node-{rank}-pid{rank}.log", *lines)
+    spent = observed(tmp_path / "job", settings).communicating.sum(axis=1)
+    assert spent.tolist() == pytest.approx([20 * 543_100] * 12, rel=0.03)
