@@ -8,9 +8,9 @@ import duckdb
 import pyarrow as pa
 
 from nixt_pipeline import pipeline
-from nixt_pipeline.analysis.cells import build_cells
+from nixt_pipeline.analysis.cells import build_cells, cells_are_current
 from nixt_pipeline.diagnosis.findings import Diagnosis
-from nixt_pipeline.diagnosis.results import compute_findings, store_findings, stored_diagnosis
+from nixt_pipeline.diagnosis.results import current_findings, store_findings, stored_diagnosis
 from nixt_pipeline.errors import StorageError, is_full
 from nixt_pipeline.fleet.against import compare_with_reference
 from nixt_pipeline.fleet.catalog import catalog_rows
@@ -27,7 +27,7 @@ from nixt_pipeline.store.checking import check_run, logs_directory, missing_logs
 from nixt_pipeline.store.fan_out import IngestError, Progress
 from nixt_pipeline.store.files import where_possible, write_text
 from nixt_pipeline.store.identity import run_of
-from nixt_pipeline.store.integrity import discard_damaged_results
+from nixt_pipeline.store.integrity import require_files
 from nixt_pipeline.store.locate import NoLogsError
 from nixt_pipeline.store.manifest import Manifest, read_manifest, without_logs
 from nixt_pipeline.store.reading import warn_once
@@ -87,14 +87,15 @@ def _run_in(directory: Path, run: str | None, settings: Settings) -> str:
         raise IngestError(f"cannot list {directory}: {error.strerror or error}") from error
 
 
-def analyse_run(run: str, settings: Settings, progress: StepProgress | None = None) -> None:
+def analyse_run(run: str, settings: Settings, progress: StepProgress | None = None, again: bool = False) -> None:
     """Compute and store the collectives (`cells`), every analysis and the findings of an ingested run.
 
+    What is stored is reused when it would come out the same, unless `again`.
     A failed analysis has no result, and a finding reports it. A run whose events were dropped keeps its results.
     `progress` is called with the number of steps done, the number of steps, and the name of the next one. Raises
     `UnknownRunError`.
     """
-    pipeline.analyse(run, settings, progress)
+    pipeline.analyse(run, settings, progress, again)
 
 
 def repair_run(run: str, settings: Settings) -> None:
@@ -123,46 +124,48 @@ def repair_run(run: str, settings: Settings) -> None:
         analyse_run(run, settings)
 
 
-def renew_analyses(run: str, settings: Settings, progress: StepProgress | None = None) -> None:
+def renew_analyses(run: str, settings: Settings, progress: StepProgress | None = None, again: bool = False) -> None:
     """`analyse_run` for a reader: where nothing can be stored, what is stored of the run has to do. Raises
     `StorageError` when it was not analysed before."""
     try:
-        analyse_run(run, settings, progress)
+        analyse_run(run, settings, progress, again)
     except StorageError as error:
         if is_full(error) or stored_diagnosis(run, settings) is None:
             raise
         warn_once(f"{error}. The report shows what is stored")
 
 
-def diagnose_run(run: str, settings: Settings) -> Diagnosis:
+def diagnose_run(run: str, settings: Settings, again: bool = False) -> Diagnosis:
     """Diagnose an ingested run and, if the caller may write, store the findings.
 
-    Collectives (`cells`) that were not built yet are built first. Raises `UnknownRunError` and `DamagedError`.
+    Stored findings are reused when they would come out the same, unless `again`. Collectives (`cells`) that were not
+    built yet are built first. Raises `UnknownRunError` and `DamagedError`.
     """
-    manifest = read_manifest(run, settings)
+    require_files(read_manifest(run, settings), settings)
     with where_possible():
-        discard_damaged_results(manifest, settings)
-        if not layout.table_files(manifest.directory(settings), "cells"):
+        if again or not cells_are_current(run, settings):
             build_cells(run, settings)
-    diagnosis = compute_findings(run, settings, with_regression)
+    found = current_findings(run, settings, with_regression, again=again)
     with where_possible():
-        store_findings(diagnosis, settings)
-        catalog.publish_catalog(settings)
-    return diagnosis
+        if not found.stored:
+            store_findings(found, settings)
+            catalog.publish_catalog(settings)
+    return found.diagnosis
 
 
 ReportFormat = Literal["html", "pdf", "markdown", "md"]
 
 
-def report_run(run: str, settings: Settings, form: ReportFormat = "html") -> Path:
+def report_run(run: str, settings: Settings, form: ReportFormat = "html", again: bool = False) -> Path:
     """Write the report of an analysed run and the index of all runs; returns the report's path.
 
-    The HTML page is always written. With `form` `pdf` or `markdown` (`md`), that file is written next to it, and its
-    path is returned. Raises `UnknownRunError`, and `PdfError` if no browser is found to print with.
+    An HTML page that would come out the same is not drawn, unless `again`. With `form` `pdf` or `markdown` (`md`), that
+    file is written next to it, and its path is returned. Raises `UnknownRunError`, and `PdfError` if no browser is
+    found to print with.
     """
     from nixt_pipeline.reporting.pdf import print_pdf
 
-    report = pipeline.report(run, settings)
+    report = pipeline.report(run, settings, again)
     if form == "pdf":
         return print_pdf(report)
     if form in ("markdown", "md"):
@@ -226,9 +229,10 @@ class Run:
             raise LookupError(f"run {self.name} has no table {name!r}; it has: {', '.join(sorted(names))}")
         return pa.table(self.connection.table(name).to_arrow_table())
 
-    def findings(self) -> Diagnosis:
-        """Stragglers, slow links and hangs: computed now and, if the caller may write, stored for the report."""
-        return diagnose_run(self.name, self.settings)
+    def findings(self, again: bool = False) -> Diagnosis:
+        """Stragglers, slow links and hangs: as they are stored, or, when they would come out differently or `again`,
+        computed now and, if the caller may write, stored for the report."""
+        return diagnose_run(self.name, self.settings, again)
 
     @property
     def report_path(self) -> Path:

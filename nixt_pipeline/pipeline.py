@@ -5,12 +5,13 @@ step and depends on what the step reads. A test compares the two.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from nixt_pipeline.analysis import ANALYSES, REPORTED
-from nixt_pipeline.analysis.cells import build_cells
-from nixt_pipeline.analysis.failures import try_to_materialise
+from nixt_pipeline.analysis.cells import build_cells, cells_are_current
+from nixt_pipeline.analysis.failures import result_is_current, try_to_materialise
 from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
 from nixt_pipeline.diagnosis.attempts import Attempts
 from nixt_pipeline.diagnosis.results import materialise_findings
@@ -20,6 +21,7 @@ from nixt_pipeline.fleet.regression import with_regression
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.dropped import dropped
+from nixt_pipeline.store.integrity import require_files
 from nixt_pipeline.store.manifest import read_manifest
 
 # Called with the number of steps done, the number of steps, and the name of the step that follows.
@@ -57,14 +59,16 @@ def reads(name: str) -> list[str]:
     return [*_READS[name]]
 
 
-def analyse(run: str, settings: Settings, progress: StepProgress | None = None) -> None:
+def analyse(run: str, settings: Settings, progress: StepProgress | None = None, again: bool = False) -> None:
     """The steps `ANALYSE` of an ingested run. Raises `UnknownRunError`.
 
-    An analysis that fails leaves no result, and a finding that says so. A run whose events were dropped keeps the
-    results it has.
+    A step whose result is stored, and would come out the same, is not run, unless `again`. An analysis that fails
+    leaves no result, and a finding that says so. A run whose events were dropped keeps the results it has.
     """
-    if dropped(read_manifest(run, settings).directory(settings)):
+    manifest = read_manifest(run, settings)
+    if dropped(manifest.directory(settings)):
         return
+    require_files(manifest, settings)
     steps, attempts = iter(range(len(ANALYSE) + 1)), Attempts()
 
     def started(name: str) -> None:
@@ -72,35 +76,38 @@ def analyse(run: str, settings: Settings, progress: StepProgress | None = None) 
             progress(next(steps), len(ANALYSE), name)
 
     started("collective_cells")
-    build_cells(run, settings)
-    con = catalog.open_run(run, settings)
-    try:
+    if again or not cells_are_current(run, settings):
+        build_cells(run, settings)
+    with ExitStack() as opened:
+        con = None
         for analysis in ANALYSES:
             started(analysis.name)
+            if not again and result_is_current(analysis, manifest, settings):
+                continue
+            con = con or opened.enter_context(catalog.open_run(run, settings))
             failure = try_to_materialise(analysis, run, settings, con)
             if failure:
                 attempts.failed.append(failure)
                 # After an internal error, DuckDB refuses everything else on the same connection.
                 con.close()
-                con = catalog.open_run(run, settings)
-    finally:
-        con.close()
+                con = None
     started("findings")
     # Without Dagster, nothing else decides which earlier runs this one is to be compared with.
     update_baselines(catalog_rows(settings), settings)
-    materialise_findings(run, settings, with_regression, attempts)
+    materialise_findings(run, settings, with_regression, attempts, again)
     started("done")
     catalog.publish_catalog(settings)
 
 
-def report(run: str, settings: Settings) -> Path:
-    """The step `REPORT` of an analysed run, and the index of all runs; returns the page. Raises `UnknownRunError`."""
+def report(run: str, settings: Settings, again: bool = False) -> Path:
+    """The step `REPORT` of an analysed run, and the index of all runs; returns the page. A report that would come out
+    the same is not drawn, unless `again`. Raises `UnknownRunError`."""
     from nixt_pipeline.reporting.index import render_index
-    from nixt_pipeline.reporting.report import render_run_report
+    from nixt_pipeline.reporting.report import current_report
 
     page = layout.report_dir(run, settings) / "index.html"
     # Made while the events were there, it says more than one that is made without them.
     if not (page.exists() and dropped(read_manifest(run, settings).directory(settings))):
-        page = render_run_report(run, settings)
+        page = current_report(run, settings, again)
     render_index(settings)
     return page

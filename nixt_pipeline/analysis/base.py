@@ -25,6 +25,8 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.dropped import require_events
 from nixt_pipeline.store.files import write_batches
+from nixt_pipeline.store.manifest import Manifest, read_manifest
+from nixt_pipeline.store.origins import origin, origin_of_tables
 from nixt_pipeline.store.seals import noting
 
 Row = dict[str, Any]
@@ -217,6 +219,12 @@ def query(
         yield batch.cast(expected)
 
 
+def origin_of(analysis: Analysis, manifest: Manifest, settings: Settings) -> str:
+    """The fingerprint of what the result of `analysis` is made from: it is current as long as this is the same."""
+    code = (analysis.name, analysis.version, analysis.sql, repr(analysis.shares))
+    return origin(origin_of_tables(manifest, settings), code, analysis.parameters(settings))
+
+
 def materialise(analysis: Analysis, run: str, settings: Settings, con: duckdb.DuckDBPyConnection | None = None) -> None:
     """Compute `analysis` for a stored run and replace its result file, without holding the result: one with a row for
     each of a million message sizes is larger than everything that is needed to compute it.
@@ -227,6 +235,7 @@ def materialise(analysis: Analysis, run: str, settings: Settings, con: duckdb.Du
     """
     require_events(run, settings)
     path = layout.results_path(analysis.name, run, settings)
+    made_from = origin_of(analysis, read_manifest(run, settings), settings)
     with nullcontext(con) if con else catalog.open_run(run, settings) as connection:
         batches = _batches(analysis, connection, settings, {})
-        write_batches(batches, schema(analysis.columns), path, noting(run, path, settings))
+        write_batches(batches, schema(analysis.columns), path, noting(run, path, settings, made_from))

@@ -22,8 +22,9 @@ from nixt_pipeline.store.dropped import require_events
 from nixt_pipeline.store.files import ROW_GROUP_ROWS, write_batches
 from nixt_pipeline.store.integrity import discard_damaged_results, require_files
 from nixt_pipeline.store.kernel_times import build_kernel_times
-from nixt_pipeline.store.manifest import read_manifest
-from nixt_pipeline.store.seals import noting
+from nixt_pipeline.store.manifest import Manifest, read_manifest
+from nixt_pipeline.store.origins import is_current, origin
+from nixt_pipeline.store.seals import damage, data_name, derived_seals, noting
 
 # Changes whenever the cells would: the Dagster code_version of the asset.
 VERSION = "1"
@@ -290,6 +291,20 @@ def provide_cells(con: duckdb.DuckDBPyConnection, run: str, settings: Settings) 
     con.execute(f"DROP VIEW cells; CREATE TABLE cells AS {catalog.with_keys('cells', 'computed')}")
 
 
+def cells_are_current(run: str, settings: Settings) -> bool:
+    """Whether the cells of a stored run are there, sound, and those that would be built now."""
+    manifest = read_manifest(run, settings)
+    kernel_times, cells = (manifest.directory(settings) / f"{table}.parquet" for table in ("kernel_times", "cells"))
+    problem = damage(
+        kernel_times, derived_seals(run, settings).get(data_name(kernel_times, settings), ()), content=True
+    )
+    return problem is None and is_current(run, cells, _made_from(manifest), settings)
+
+
+def _made_from(manifest: Manifest) -> str:
+    return origin(VERSION, manifest.generation, manifest.contents)
+
+
 def build_cells(run: str, settings: Settings) -> int:
     """Write the cells of a stored run, and the rollup `kernel_times`, beside its events, atomically. Returns the number
     of cells.
@@ -304,5 +319,6 @@ def build_cells(run: str, settings: Settings) -> int:
     kernel_times, cells = (generation / f"{table}.parquet" for table in ("kernel_times", "cells"))
     with catalog.open_run(run, settings) as con:
         build_kernel_times(con, generation, noting(run, kernel_times, settings))
+    note = noting(run, cells, settings, _made_from(manifest))
     with catalog.open_run(run, settings) as con:
-        return write_batches(cell_batches(con), schema(CELL_COLUMNS), cells, noting(run, cells, settings))
+        return write_batches(cell_batches(con), schema(CELL_COLUMNS), cells, note)

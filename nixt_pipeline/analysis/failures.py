@@ -10,12 +10,20 @@ from pathlib import Path
 
 import duckdb
 
-from nixt_pipeline.analysis.base import Analysis, materialise
+from nixt_pipeline.analysis.base import Analysis, materialise, origin_of
 from nixt_pipeline.isolation import Failure, attempt
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import remove, write_text
+from nixt_pipeline.store.manifest import Manifest
+from nixt_pipeline.store.origins import is_current
 from nixt_pipeline.store.reading import read_json
+
+
+def result_is_current(analysis: Analysis, manifest: Manifest, settings: Settings) -> bool:
+    """Whether the result of an analysis is stored as it would come out now."""
+    path = layout.results_path(analysis.name, manifest.run, settings)
+    return is_current(manifest.run, path, origin_of(analysis, manifest, settings), settings)
 
 
 def try_to_materialise(

@@ -26,6 +26,7 @@ from nixt_pipeline.store.manifest import read_manifest
 # Ignored files that are listed after an ingest.
 _SHOWN_FILES = 10
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+AGAIN = click.option("--again", is_flag=True, help="Compute everything again, even what would come out the same.")
 
 
 @click.command()
@@ -75,8 +76,11 @@ def decode(settings: Settings, directory: Path, share: str, run: str | None) -> 
 @click.argument("run_or_directory", metavar="RUN|DIRECTORY")
 @format_option("html", "pdf", "markdown")
 @click.option("--open", "open_browser", is_flag=True, help="Open the report in the default application.")
+@AGAIN
 @click.pass_obj
-def report(settings: Settings, run_or_directory: str, output_format: api.ReportFormat, open_browser: bool) -> None:
+def report(
+    settings: Settings, run_or_directory: str, output_format: api.ReportFormat, open_browser: bool, again: bool
+) -> None:
     """Analyse a run and write its report.
 
     Prints the report's path. A dump directory is ingested first. html is the full report. pdf needs Chromium or
@@ -85,7 +89,7 @@ def report(settings: Settings, run_or_directory: str, output_format: api.ReportF
     with input_errors():
         run = run_with_records(run_or_directory, settings)
         try:
-            path = analyse_and_report(run, settings, output_format)
+            path = analyse_and_report(run, settings, output_format, again)
         except StorageError as error:
             if output_format != "markdown":
                 raise
@@ -101,8 +105,11 @@ def report(settings: Settings, run_or_directory: str, output_format: api.ReportF
 @click.argument("run_or_directory", metavar="RUN|DIRECTORY")
 @format_option("text", "json", "markdown")
 @click.option("--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 if a finding is at least this severe.")
+@AGAIN
 @click.pass_context
-def diagnose(context: click.Context, run_or_directory: str, output_format: str, fail_on: Severity | None) -> None:
+def diagnose(
+    context: click.Context, run_or_directory: str, output_format: str, fail_on: Severity | None, again: bool
+) -> None:
     """Find stragglers, slow links and hangs.
 
     Each finding has evidence and a severity. A dump directory is ingested first. "not assessable" means that too
@@ -110,7 +117,7 @@ def diagnose(context: click.Context, run_or_directory: str, output_format: str, 
     """
     settings: Settings = context.obj
     with input_errors():
-        diagnosis = api.diagnose_run(run_with_records(run_or_directory, settings), settings)
+        diagnosis = api.diagnose_run(run_with_records(run_or_directory, settings), settings, again)
     words = {"json": lambda d: json_text(d.to_json(), indent=1), "markdown": as_markdown, "text": as_text}
     click.echo(words[output_format](diagnosis))
     if fail_on and diagnosis.at_least(fail_on):
@@ -193,11 +200,13 @@ def run_with_records(run_or_directory: str, settings: Settings) -> str:
     return run
 
 
-def analyse_and_report(run: str, settings: Settings, output_format: api.ReportFormat = "html") -> Path:
+def analyse_and_report(
+    run: str, settings: Settings, output_format: api.ReportFormat = "html", again: bool = False
+) -> Path:
     """Analyse an ingested run, show progress and write its report; returns the report's path."""
     with progress("Analysing") as advance:
-        api.renew_analyses(run, settings, advance)
-    return api.report_run(run, settings, output_format)
+        api.renew_analyses(run, settings, advance, again)
+    return api.report_run(run, settings, output_format, again)
 
 
 def _say_if_renamed(run: str | None) -> None:

@@ -16,7 +16,7 @@ from duckdb import DuckDBPyConnection
 from nixt_pipeline.analysis import ANALYSES as ALL_ANALYSES
 from nixt_pipeline.analysis import cells
 from nixt_pipeline.analysis.base import Analysis, Counted
-from nixt_pipeline.analysis.failures import noted_error, try_to_materialise, withhold
+from nixt_pipeline.analysis.failures import noted_error, result_is_current, try_to_materialise, withhold
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
 from nixt_pipeline.defs.metadata import arrow_preview, picture
@@ -55,9 +55,11 @@ def collective_cells(
     it.
     """
     run = context.partition_key
-    rows = cells.build_cells(run, settings)
+    if not cells.cells_are_current(run, settings):
+        cells.build_cells(run, settings)
     path = layout.table_files(read_manifest(run, settings).directory(settings), "cells")[0]
     with duckdb.get_connection(run) as con:
+        [(rows,)] = con.sql("SELECT count(*) FROM cells").fetchall()
         longest = con.sql("SELECT * FROM cells ORDER BY wait_us DESC NULLS LAST LIMIT 12").to_arrow_table()
         numbers = cell_profile(con).to_pylist()[0]
     return result(path, rows, {"longest waits": arrow_preview(longest, _CELLS)}, numbers)
@@ -83,7 +85,8 @@ def analysis_asset(analysis: Analysis) -> dg.AssetsDefinition:
         run = context.partition_key
         path = layout.results_path(analysis.name, run, settings)
         with duckdb.get_connection(run) as con:
-            failure = try_to_materialise(analysis, run, settings, con)
+            current = result_is_current(analysis, read_manifest(run, settings), settings)
+            failure = None if current else try_to_materialise(analysis, run, settings, con)
             if failure:
                 return failed(failure, path)
             table = read_table(path)

@@ -15,7 +15,7 @@ from nixt_pipeline.quality.fleet import INDEX_RULES, judge_index
 from nixt_pipeline.quality.reports import REPORT_RULES, judge_report
 from nixt_pipeline.reporting.fleet_page import render_fleet_page
 from nixt_pipeline.reporting.index import render_index
-from nixt_pipeline.reporting.report import render_run_report
+from nixt_pipeline.reporting.report import current_report
 from nixt_pipeline.settings import Settings
 
 _FINDINGS = ("severity", "kind", "where", "cost_share", "lost_rank_seconds")
@@ -29,7 +29,7 @@ def run_report(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Set
     recorded, and offers every number as CSV and Parquet. Open the path below, or set `NIXT_REPORT_URL` to the address
     at which the reports directory is served, to turn the path into a link.
     """
-    path = render_run_report(context.partition_key, settings)
+    path = current_report(context.partition_key, settings)
     report = json.loads((path.parent / "report.json").read_text(encoding="utf-8"))
     findings = [{**finding, **finding["effect"]} for finding in report["findings"]]
     numbers = {

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from nixt_pipeline.diagnosis.attempts import Attempts
-from nixt_pipeline.diagnosis.diagnose import diagnose
+from nixt_pipeline.diagnosis.diagnose import VERSION, diagnose
+from nixt_pipeline.diagnosis.evidence.ending import ending_of
 from nixt_pipeline.diagnosis.findings import Diagnosis
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I64, RUN, STRING, Column, Role, schema
 from nixt_pipeline.settings import Settings
@@ -15,11 +17,17 @@ from nixt_pipeline.store import layout
 from nixt_pipeline.store.dropped import require_events
 from nixt_pipeline.store.files import replacing
 from nixt_pipeline.store.integrity import require_files
-from nixt_pipeline.store.manifest import read_manifest
+from nixt_pipeline.store.manifest import Manifest, read_manifest
+from nixt_pipeline.store.origins import is_current, origin, origin_of_tables
 from nixt_pipeline.store.reading import read_json
 from nixt_pipeline.store.seals import noting, write_result
 
 NAME = "findings"
+# The verdict of the run alone, in the JSON.
+_ALONE = "verdict_of_the_run_alone"
+
+# What the comparison of a diagnosed run with others adds to its diagnosis.
+Comparison = Callable[[Diagnosis, Settings], Diagnosis]
 
 _NAMES = pa.list_(pa.string())
 
@@ -64,42 +72,88 @@ def json_path(run: str, settings: Settings) -> Path:
 def materialise_findings(
     run: str,
     settings: Settings,
-    also: Callable[[Diagnosis, Settings], Diagnosis] | None = None,
+    also: Comparison | None = None,
     attempts: Attempts | None = None,
+    again: bool = False,
 ) -> Diagnosis:
     """Diagnose a stored run whose cells have been built, and write both files. `also` adds what the run alone does not
-    show; what failed in `attempts` before is told as well. Raises `UnknownRunError`, and `EventsDroppedError` for a run
-    that has only its results left."""
-    diagnosis = compute_findings(run, settings, also, attempts)
-    store_findings(diagnosis, settings)
-    return diagnosis
+    show; what failed in `attempts` before is told as well. What is stored is reused as in `current_findings`. Raises
+    `UnknownRunError`, and `EventsDroppedError` for a run that has only its results left."""
+    found = current_findings(run, settings, also, attempts, again)
+    store_findings(found, settings)
+    return found.diagnosis
 
 
-def compute_findings(
+@dataclass(frozen=True)
+class Found:
+    """A diagnosis, and what it was before the run was compared with others. `made_from` is the fingerprint of what it
+    was made from, empty when it must not be reused; `stored`: it is what the files hold."""
+
+    diagnosis: Diagnosis
+    alone: Diagnosis
+    made_from: str
+    stored: bool
+
+
+def current_findings(
     run: str,
     settings: Settings,
-    also: Callable[[Diagnosis, Settings], Diagnosis] | None = None,
+    also: Comparison | None = None,
     attempts: Attempts | None = None,
-) -> Diagnosis:
-    """What `materialise_findings` would store."""
+    again: bool = False,
+) -> Found:
+    """The diagnosis of a stored run whose cells have been built; `also` and `attempts` as in `materialise_findings`.
+
+    What is stored of the run alone is reused when it would come out the same, unless `again`; `also` is cheap and
+    depends on other runs, so it is asked each time.
+    """
+    made_from = _made_from(read_manifest(run, settings), settings)
+    attempts, compared = attempts or Attempts(), Attempts()
+    stored = None if again or attempts.failed else _stored(run, made_from, settings)
+    alone = stored.alone if stored else _diagnose(run, settings, attempts)
+    diagnosis = alone
+    if also:
+        diagnosis = compared.decisive("comparison with earlier runs", also, alone, settings) or alone
+        diagnosis = compared.told_in(diagnosis)
+    same = stored is not None and stored.diagnosis.to_json() == diagnosis.to_json()
+    return Found(diagnosis, alone, "" if attempts.failed or compared.failed else made_from, same)
+
+
+def _made_from(manifest: Manifest, settings: Settings) -> str:
+    limits = settings.thresholds.model_dump(mode="json")
+    return origin(VERSION, origin_of_tables(manifest, settings), limits, ending_of(manifest, settings))
+
+
+def _diagnose(run: str, settings: Settings, attempts: Attempts) -> Diagnosis:
     require_events(run, settings)
     require_files(read_manifest(run, settings), settings, content=True)
-    diagnosis = diagnose(run, settings, attempts)
-    if also:
-        compared = Attempts()
-        diagnosis = compared.decisive("comparison with earlier runs", also, diagnosis, settings) or diagnosis
-        diagnosis = compared.told_in(diagnosis)
-    return diagnosis
+    return diagnose(run, settings, attempts)
 
 
-def store_findings(diagnosis: Diagnosis, settings: Settings) -> None:
-    """Write both files of a diagnosis. Raises `StorageError`."""
-    run = diagnosis.run
-    write_result(findings_table(diagnosis), NAME, run, settings)
+def store_findings(found: Found, settings: Settings) -> None:
+    """Write both files of a diagnosis, unless they hold it. Raises `StorageError`."""
+    if found.stored:
+        return
+    run = found.diagnosis.run
+    write_result(findings_table(found.diagnosis), NAME, run, settings, found.made_from)
     path = json_path(run, settings)
+    content = {**found.diagnosis.to_json(), _ALONE: found.alone.verdict}
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(diagnosis.to_json(), indent=1) + "\n", encoding="utf-8")
-        noting(run, path, settings)(temporary)
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        noting(run, path, settings, found.made_from)(temporary)
+
+
+def _stored(run: str, made_from: str, settings: Settings) -> Found | None:
+    """What is stored, if it is sound and was made from what has this fingerprint."""
+    paths = json_path(run, settings), layout.results_path(NAME, run, settings)
+    if not all(is_current(run, path, made_from, settings) for path in paths):
+        return None
+    content = read_json(paths[0], dict, f"nixt diagnose {run} makes it again")
+    if content is None:
+        return None
+    diagnosis = Diagnosis.from_json(content)
+    findings = tuple(finding for finding in diagnosis.findings if finding.kind != "regression")
+    return Found(diagnosis, replace(diagnosis, verdict=content[_ALONE], findings=findings), made_from, True)
 
 
 def stored_diagnosis(run: str, settings: Settings) -> Diagnosis | None:

@@ -57,7 +57,7 @@ def _safe(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(risky, pc.binary_join_element_wise("'", column, ""), column)
 
 
-def report_json(content: RunContent) -> str:
+def report_json(content: RunContent, made_from: str = "") -> str:
     """The report for programs: verdict, findings with the ids of their cards, the run, and its tables."""
     diagnosis = content.diagnosis
     findings = diagnosis.findings if diagnosis else ()
@@ -66,6 +66,7 @@ def report_json(content: RunContent) -> str:
         json_text(
             {
                 "schema": SCHEMA,
+                "made_from": made_from,
                 "run": content.manifest.run,
                 "page": "index.html",
                 "verdict": stated.get("verdict"),

@@ -1,9 +1,16 @@
 """The report of one run: store -> `RunContent` -> views -> HTML, with the tables and a JSON for programs beside it."""
 
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from xxhash import xxh3_128_hexdigest
+
+import nixt_pipeline
+from nixt_pipeline.analysis import REPORTED
+from nixt_pipeline.analysis.failures import noted_error
 from nixt_pipeline.diagnosis.wording.text import verdict_sentence
 from nixt_pipeline.isolation import Failure, attempt
 from nixt_pipeline.reporting import pages
@@ -21,11 +28,16 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import unread
 from nixt_pipeline.store.files import write_text
 from nixt_pipeline.store.layout import report_dir
+from nixt_pipeline.store.manifest import read_manifest
+from nixt_pipeline.store.origins import origin
+from nixt_pipeline.store.reading import read_json
+from nixt_pipeline.store.seals import derived_notes
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _FAILED = "could not be drawn"
+_PACKAGE = Path(nixt_pipeline.__file__).parent
 
 
 def render_run_report(run: str, settings: Settings) -> Path:
@@ -34,12 +46,45 @@ def render_run_report(run: str, settings: Settings) -> Path:
     Reads materialised results only: one that does not exist is shown as not computed. Raises `UnknownRunError` for a
     run that is not in the store.
     """
+    made_from = _made_from(run, settings)
     content, directory = load_content(run, settings), report_dir(run, settings)
     write_downloads(content, directory / "data")
-    write_text(report_json(content), directory / "report.json")
     write_text(run_line(content), directory / LINE_FILE)
     write_text(report_html(content), directory / "index.html")
+    # Last, for it says that all of this is there.
+    write_text(report_json(content, made_from), directory / "report.json")
     return directory / "index.html"
+
+
+def current_report(run: str, settings: Settings, again: bool = False) -> Path:
+    """The page of `run` as `render_run_report` draws it, which is called unless it would come out the same, or
+    `again`."""
+    if again or not _is_current(run, settings):
+        return render_run_report(run, settings)
+    return report_dir(run, settings) / "index.html"
+
+
+def _is_current(run: str, settings: Settings) -> bool:
+    directory = report_dir(run, settings)
+    report = read_json(directory / "report.json", dict, "the next report makes it again") or {}
+    if report.get("made_from") != _made_from(run, settings):
+        return False
+    downloads = (directory / table[form] for table in report["tables"].values() for form in ("csv", "parquet"))
+    return all(path.exists() for path in (directory / "index.html", directory / LINE_FILE, *downloads))
+
+
+def _made_from(run: str, settings: Settings) -> str:
+    """The fingerprint of what the report shows: the manifest, every result, and the code that draws it."""
+    errors = [noted_error(analysis.name, run, settings) for analysis in REPORTED]
+    limits = settings.thresholds.model_dump(mode="json")
+    return origin(_code(), asdict(read_manifest(run, settings)), derived_notes(run, settings), errors, limits)
+
+
+@cache
+def _code() -> str:
+    """The fingerprint of this package: it has no version that changes with each of its words and pictures."""
+    files = sorted(path for path in _PACKAGE.rglob("*") if path.suffix in (".py", ".j2", ".css", ".js"))
+    return origin([(path.relative_to(_PACKAGE).as_posix(), xxh3_128_hexdigest(path.read_bytes())) for path in files])
 
 
 def report_html(content: RunContent) -> str:

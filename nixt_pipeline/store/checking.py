@@ -12,7 +12,7 @@ from nixt_pipeline.store.dropped import dropped
 from nixt_pipeline.store.integrity import damaged_in, damaged_results, expected_in
 from nixt_pipeline.store.manifest import Manifest, manifest_path, manifest_problem, noted_inventory, read_manifest
 from nixt_pipeline.store.reading import json_problem
-from nixt_pipeline.store.seals import as_seals, data_name, derived_note, derived_seals
+from nixt_pipeline.store.seals import as_notes, data_name, derived_note, derived_seals
 from nixt_pipeline.store.validated import files_in, read_validated
 
 State = Literal["sound", "readable", "damaged"]
@@ -58,7 +58,7 @@ def _derived(manifest: Manifest, settings: Settings) -> Iterator[Checked]:
     problems, seals = damaged_results(manifest, settings), derived_seals(manifest.run, settings)
     note = derived_note(manifest.run, settings)
     if note.exists():
-        yield _checked(manifest.run, note, json_problem(note, as_seals), sealed=True, derived=True)
+        yield _checked(manifest.run, note, json_problem(note, as_notes), sealed=True, derived=True)
     for path in layout.derived_files(manifest.run, manifest.directory(settings), settings):
         yield _checked(manifest.run, path, problems.get(path), data_name(path, settings) in seals, derived=True)
 

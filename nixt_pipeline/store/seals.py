@@ -24,8 +24,11 @@ _CHUNK_BYTES = 1 << 20
 
 # Size in bytes and xxh3 (128 bits, hexadecimal) of a file.
 Seal = tuple[int, str]
-# What JSON holds of seals by name; raises `ValueError` for anything else.
-as_seals = TypeAdapter(dict[str, list[Seal]]).validate_python
+# A seal, and the fingerprint of what the file was made from (`store.origins`).
+Note = tuple[Seal, str]
+# What JSON holds of them by name, without the fingerprint where an earlier version wrote it; raises `ValueError` for
+# anything else.
+as_notes = TypeAdapter(dict[str, list[tuple[int, str, str] | Seal]]).validate_python
 
 
 def seal(path: Path) -> Seal:
@@ -66,26 +69,29 @@ def damage(path: Path, seals: Iterable[Seal], content: bool) -> str | None:
     return None
 
 
-def noting(run: str, path: Path, settings: Settings) -> Callable[[Path], None]:
-    """What to pass to the writer of `path`, so that the seal of what is computed of a run is noted before readers see
-    it. The one before is kept, because a kill may come before the file takes its place."""
+def noting(run: str, path: Path, settings: Settings, made_from: str = "") -> Callable[[Path], None]:
+    """What to pass to the writer of `path`, so that the seal of what is computed of a run, and what it was made from
+    (`origins.origin`), is noted before readers see it. The one before is kept, because a kill may come before the file
+    takes its place."""
     note, name = derived_note(run, settings), data_name(path, settings)
 
     def remember(written: Path) -> None:
         sealed = seal(written)
         with _note_lock(note):
-            known = derived_seals(run, settings).items()
-            kept = {name: seals for name, seals in known if (settings.data_dir / name).exists()}
-            seals = [sealed, *(before for before in kept.get(name, []) if before != sealed)][:2]
-            write_text(json.dumps({**kept, name: seals}, indent=1, sort_keys=True) + "\n", note)
+            known = derived_notes(run, settings).items()
+            kept = {name: notes for name, notes in known if (settings.data_dir / name).exists()}
+            before = [noted for noted in kept.get(name, []) if noted[0] != sealed]
+            kept[name] = [(sealed, made_from), *before][:2]
+            content = {name: [[*noted, origin] for noted, origin in notes] for name, notes in kept.items()}
+            write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", note)
 
     return remember
 
 
-def write_result(table: pa.Table, analysis: str, run: str, settings: Settings) -> None:
+def write_result(table: pa.Table, analysis: str, run: str, settings: Settings, made_from: str = "") -> None:
     """Replace a run's result of an analysis, and note its seal. Raises `StorageError` when it cannot be written."""
     path = layout.results_path(analysis, run, settings)
-    write_table(table, path, noting(run, path, settings))
+    write_table(table, path, noting(run, path, settings, made_from))
 
 
 def derived_note(run: str, settings: Settings) -> Path:
@@ -97,7 +103,7 @@ def renew_damaged_note(run: str, settings: Settings) -> None:
     """Begin the note anew if it is damaged: what it sealed is then at best readable, until it is computed again."""
     note = derived_note(run, settings)
     with _note_lock(note):
-        if json_problem(note, as_seals):
+        if json_problem(note, as_notes):
             write_text("{}\n", note)
 
 
@@ -113,5 +119,13 @@ def data_name(path: Path, settings: Settings) -> str:
 def derived_seals(run: str, settings: Settings) -> dict[str, list[Seal]]:
     """The seals of what was computed of a run, by the path below the data directory; the newest first. Empty when there
     are none, or when the note of them is damaged."""
-    note = derived_note(run, settings)
-    return read_json(note, as_seals, "it is written anew with the next result of the run") or {}
+    return {name: [sealed for sealed, _ in notes] for name, notes in derived_notes(run, settings).items()}
+
+
+def derived_notes(run: str, settings: Settings) -> dict[str, list[Note]]:
+    """The same, with what each was made from; empty where an earlier version did not say."""
+    content = read_json(derived_note(run, settings), as_notes, "it is written anew with the next result of the run")
+    return {
+        name: [((size, digest), "".join(made_from)) for size, digest, *made_from in notes]
+        for name, notes in (content or {}).items()
+    }
