@@ -124,13 +124,15 @@ UNKNOWN_COVERAGE = RunCoverage(ranks_seen=0, ranks_expected=0, records=0, comple
 @dataclass(frozen=True)
 class Diagnosis:
     """The findings about one run, the costliest first. The verdict is `findings` when one of them is more than
-    information. `reason` says why a run is not assessable, or what could not be judged."""
+    information. `reason` says why a run is not assessable, or what could not be judged. `verdict_alone`: the verdict
+    before a comparison with other runs added a finding."""
 
     run: str
     verdict: Verdict
     coverage: RunCoverage
     findings: tuple[Finding, ...] = ()
     reason: str = ""
+    verdict_alone: Verdict | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The stable, versioned form."""

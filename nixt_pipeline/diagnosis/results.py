@@ -23,8 +23,6 @@ from nixt_pipeline.store.reading import read_json
 from nixt_pipeline.store.seals import noting, write_result
 
 NAME = "findings"
-# The verdict of the run alone, in the JSON.
-_ALONE = "verdict_of_the_run_alone"
 
 # What the comparison of a diagnosed run with others adds to its diagnosis.
 Comparison = Callable[[Diagnosis, Settings], Diagnosis]
@@ -137,9 +135,8 @@ def store_findings(found: Found, settings: Settings) -> None:
     run = found.diagnosis.run
     write_result(findings_table(found.diagnosis), NAME, run, settings, found.made_from)
     path = json_path(run, settings)
-    content = {**found.diagnosis.to_json(), _ALONE: found.alone.verdict}
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(found.diagnosis.to_json(), indent=1) + "\n", encoding="utf-8")
         noting(run, path, settings, found.made_from)(temporary)
 
 
@@ -148,12 +145,13 @@ def _stored(run: str, made_from: str, settings: Settings) -> Found | None:
     paths = json_path(run, settings), layout.results_path(NAME, run, settings)
     if not all(is_current(run, path, made_from, settings) for path in paths):
         return None
-    content = read_json(paths[0], dict, f"nixt diagnose {run} makes it again")
-    if content is None:
+    diagnosis = stored_diagnosis(run, settings)
+    if diagnosis is None:
         return None
-    diagnosis = Diagnosis.from_json(content)
     findings = tuple(finding for finding in diagnosis.findings if finding.kind != "regression")
-    return Found(diagnosis, replace(diagnosis, verdict=content[_ALONE], findings=findings), made_from, True)
+    verdict = diagnosis.verdict_alone or diagnosis.verdict
+    alone = replace(diagnosis, verdict=verdict, findings=findings, verdict_alone=None)
+    return Found(diagnosis, alone, made_from, stored=True)
 
 
 def stored_diagnosis(run: str, settings: Settings) -> Diagnosis | None:

@@ -21,7 +21,9 @@ def with_regression(diagnosis: Diagnosis, settings: Settings) -> Diagnosis:
     if found is None or found.verdict != "regressed":
         return diagnosis
     finding = regression_finding(found, bool(diagnosis.at_least("P2")), settings.thresholds)
-    return replace(diagnosis, verdict="findings", findings=ranked([*diagnosis.findings, finding]))
+    verdict = diagnosis.verdict if finding.severity == "info" else "findings"
+    findings = ranked([*diagnosis.findings, finding])
+    return replace(diagnosis, verdict=verdict, findings=findings, verdict_alone=diagnosis.verdict)
 
 
 def _compare_with_baseline(diagnosis: Diagnosis, settings: Settings) -> Comparison | None:

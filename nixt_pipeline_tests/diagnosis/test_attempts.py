@@ -114,7 +114,7 @@ def test_an_analysis_a_comparison_and_a_section_that_fail_are_told_and_the_page_
     assert list(results.glob("*.parquet"))
     monkeypatch.setattr(FAILURES, "materialise", fails_for_one)
     monkeypatch.setattr(PIPELINE, "with_regression", fails)
-    nixt.analyse_run(RUN, stored)
+    nixt.analyse_run(RUN, stored, again=True)
     assert not list(results.glob("*.parquet"))
     diagnosis = stored_diagnosis(RUN, stored)
     assert diagnosis is not None
