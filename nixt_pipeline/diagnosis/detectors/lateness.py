@@ -172,6 +172,7 @@ def _suspects(seen: Observations, candidates: list[_Candidate], entities: int, l
     those that are suspected already."""
     gate = limits.diagnosis.min_cost_share * seen.block_us
     found: list[Late] = []
+    innocent: list[_Candidate] = []
     rest = sorted(candidates, key=lambda candidate: -candidate.beyond(gate))
     noise = noise_of(
         [(candidate.usual / seen.block_us, densest_window(candidate.marks(seen, limits))) for candidate in candidates]
@@ -186,10 +187,12 @@ def _suspects(seen: Observations, candidates: list[_Candidate], entities: int, l
         first = replace(window, marked=int((marks & (latest.values >= top))[window.part()].sum()))
         # By chance, each is the latest of a block equally often.
         probability = chance(first, 1 / max(entities - len(found), 2), len(candidates))
-        others = np.array([candidate.values for candidate in rest]).reshape(len(rest), seen.blocks) / seen.block_us
+        beside = [*rest, *innocent]
+        others = np.array([candidate.values for candidate in beside]).reshape(len(beside), seen.blocks) / seen.block_us
         odds = _Odds(probability, len(candidates), noise, others)
         late = _judge(seen, latest, window, entities - len(found), odds, limits)
         found += [late] if late else []
+        innocent += [] if late else [latest]
     return found
 
 
