@@ -76,9 +76,8 @@ def computed(stored: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch) 
     return partial(report, settings)
 
 
-def with_limits(settings: Settings, **limits: Any) -> Settings:
-    diagnosis = settings.thresholds.diagnosis.model_copy(update=limits)
-    return settings.model_copy(update={"thresholds": settings.thresholds.model_copy(update={"diagnosis": diagnosis})})
+def with_limits(settings: Settings, package: str, **limits: Any) -> Settings:
+    return settings.model_copy(update={"thresholds": settings.thresholds.changed(package, **limits)})
 
 
 def test_nothing_is_computed_twice(computed: Callable[..., Counter[str]]) -> None:
@@ -104,9 +103,16 @@ def test_a_new_version_of_an_analysis_makes_its_result_again(
 
 def test_other_limits_make_the_findings_again(settings: Settings, computed: Callable[..., Counter[str]]) -> None:
     report: Any = computed
-    other = with_limits(settings, min_cost_share=settings.thresholds.diagnosis.min_cost_share * 2)
+    other = with_limits(settings, "diagnosis", min_cost_share=settings.thresholds.diagnosis.min_cost_share * 2)
     assert report.func(other) == NOTHING + Counter(["findings", "report"])
     assert report.func(settings) == NOTHING + Counter(["findings", "report"])
+
+
+def test_a_limit_of_what_the_views_show_concerns_everything(
+    settings: Settings, computed: Callable[..., Counter[str]]
+) -> None:
+    report: Any = computed
+    assert report.func(with_limits(settings, "ingest", max_message_bytes=1)) == EVERYTHING
 
 
 @pytest.mark.parametrize("damaged", ["coverage", "findings"])

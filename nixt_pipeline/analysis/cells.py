@@ -23,7 +23,7 @@ from nixt_pipeline.store.files import ROW_GROUP_ROWS, write_batches
 from nixt_pipeline.store.integrity import discard_damaged_results, require_files
 from nixt_pipeline.store.kernel_times import build_kernel_times
 from nixt_pipeline.store.manifest import Manifest, read_manifest
-from nixt_pipeline.store.origins import is_current, origin
+from nixt_pipeline.store.origins import is_current, origin, origin_of_events
 from nixt_pipeline.store.seals import damage, data_name, derived_seals, noting
 
 # Changes whenever the cells would: the Dagster code_version of the asset.
@@ -298,11 +298,11 @@ def cells_are_current(run: str, settings: Settings) -> bool:
     problem = damage(
         kernel_times, derived_seals(run, settings).get(data_name(kernel_times, settings), ()), content=True
     )
-    return problem is None and is_current(run, cells, _made_from(manifest), settings)
+    return problem is None and is_current(run, cells, _made_from(manifest, settings), settings)
 
 
-def _made_from(manifest: Manifest) -> str:
-    return origin(VERSION, manifest.generation, manifest.contents)
+def _made_from(manifest: Manifest, settings: Settings) -> str:
+    return origin(VERSION, origin_of_events(manifest, settings))
 
 
 def build_cells(run: str, settings: Settings) -> int:
@@ -319,6 +319,6 @@ def build_cells(run: str, settings: Settings) -> int:
     kernel_times, cells = (generation / f"{table}.parquet" for table in ("kernel_times", "cells"))
     with catalog.open_run(run, settings) as con:
         build_kernel_times(con, generation, noting(run, kernel_times, settings))
-    note = noting(run, cells, settings, _made_from(manifest))
+    note = noting(run, cells, settings, _made_from(manifest, settings))
     with catalog.open_run(run, settings) as con:
         return write_batches(cell_batches(con), schema(CELL_COLUMNS), cells, note)

@@ -20,12 +20,18 @@ def origin(*parts: object) -> str:
     return xxhash.xxh3_128_hexdigest(json.dumps(parts, sort_keys=True, default=repr).encode())
 
 
+def origin_of_events(manifest: Manifest, settings: Settings) -> str:
+    """The fingerprint of what an ingest wrote of a run, as the views show it: they leave out what is implausible."""
+    limits = settings.thresholds.ingest.model_dump(mode="json")
+    return origin(manifest.generation, manifest.contents, limits)
+
+
 def origin_of_tables(manifest: Manifest, settings: Settings) -> str:
-    """The fingerprint of the tables of a run: what its ingest wrote, and the cells that were built from it."""
+    """The same with the cells that were built from it."""
     generation = manifest.directory(settings)
     seals = derived_seals(manifest.run, settings)
     derived = (data_name(generation / f"{table}.parquet", settings) for table in layout.DERIVED_TABLES)
-    return origin(manifest.generation, manifest.contents, [seals.get(name, [])[:1] for name in derived])
+    return origin(origin_of_events(manifest, settings), [seals.get(name, [])[:1] for name in derived])
 
 
 def is_current(run: str, path: Path, made_from: str, settings: Settings) -> bool:
