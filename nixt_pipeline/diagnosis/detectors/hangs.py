@@ -343,8 +343,7 @@ def _busiest(launch: _Launch) -> Process:
 def _followed(launch: _Launch, part: Part, stopped: Iterable[Communicator]) -> tuple[int | None, Sequel | None]:
     """Since when the part stood still, and what came then: other communicators of its processes, or a launch."""
     numbers = frozenset(comm.number for comm in stopped)
-    spans = {comm.number: comm.span for comm in launch.numbered.values() if comm.span is not None}
-    since, sequel = what_followed(part, numbers, launch.reaches, launch.frontier, launch.numbered, spans)
+    since, sequel = what_followed(part, numbers, launch.reaches, launch.frontier, launch.numbered.values())
     if since is not None and sequel is None:
         following = restarted(launch.evidence.launches, launch.seen.incarnation, since)
         sequel = Sequel(following.first_us, launch=following) if following else None

@@ -12,7 +12,7 @@ from statistics import median, median_low
 
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.launches import Launch
-from nixt_pipeline.diagnosis.evidence.observations import Communicator, Span
+from nixt_pipeline.diagnosis.evidence.observations import Communicator
 from nixt_pipeline.diagnosis.evidence.parts import Part
 from nixt_pipeline.diagnosis.evidence.processes import Process
 
@@ -62,13 +62,13 @@ def what_followed(
     stopped: frozenset[int],
     of_part: Sequence[Reach],
     reaches: Sequence[Reach],
-    numbered: Mapping[int, Communicator],
-    spans: Mapping[int, Span],
+    communicators: Iterable[Communicator],
 ) -> tuple[int | None, Sequel | None]:
     """When a part of a launch stopped, of which the communicators `stopped` (numbers) stopped first, and what its
-    processes did then. How far everybody got `of_part` is known to the end of its era; the `reaches` are those of the
-    launch. By write times in Unix microseconds."""
-    hashes = {comm.number: key for key, comm in numbered.items()}
+    processes did then in any of the `communicators` of the launch. How far everybody got `of_part` is known to the end
+    of its era; the `reaches` are those of the launch. By write times in Unix microseconds."""
+    known = tuple(communicators)
+    hashes = {comm.number: comm.key for comm in known}
     everything = frozenset(hashes[number] for number in part.communicators if number in hashes)
     ends = last_times(of_part, everything)
     # Of Sends and Recvs, it is not told here when they stopped: then the part counts.
@@ -81,17 +81,15 @@ def what_followed(
     stops = {**ends, **_by_other_clocks(own_ends, reaches), **own_ends}
     begins = _first_times(reaches)
     later = [
-        comm
-        for key, comm in numbered.items()
-        if comm.number in spans
+        (span[0], comm)
+        for comm in known
+        if (span := comm.span) is not None
         and not frozenset(part.processes).isdisjoint(comm.members)
         and _begins_after(
-            (own_ends, stops),
-            begins.get(key, {}),
-            comm.number not in part.communicators and spans[comm.number][0] > ended,
+            (own_ends, stops), begins.get(comm.key, {}), comm.number not in part.communicators and span[0] > ended
         )
     ]
-    anew = frozenset(member for comm in later for member in comm.members)
+    anew = frozenset(member for _, comm in later for member in comm.members)
     patience_us = _patience(reach for reach in of_part if reach.communicator in everything)
     everywhere = last_times(reaches)
     # Each by its own clock: those of hosts differ, or are set while the job runs.
@@ -103,10 +101,10 @@ def what_followed(
     if not went_on:
         return _middle(ends), None
     left = tuple(process for process in part.processes if process not in went_on)
-    n_ranks = max((comm.n_ranks for comm in later), default=0)
-    replaced = later and part.communicators.isdisjoint(comm.number for comm in later)
+    n_ranks = max((comm.n_ranks for _, comm in later), default=0)
+    replaced = later and part.communicators.isdisjoint(comm.number for _, comm in later)
     since = _middle(ends) if replaced else ended
-    return since, Sequel(min((spans[comm.number][0] for comm in later), default=ended), went_on, left, n_ranks)
+    return since, Sequel(min((begin_us for begin_us, _ in later), default=ended), went_on, left, n_ranks)
 
 
 def _by_other_clocks(ends: Mapping[Process, int], reaches: Iterable[Reach]) -> dict[Process, int]:

@@ -2,6 +2,7 @@
 
 import random
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from nixt_pipeline.diagnosis.detectors.stopped import Stop
 from nixt_pipeline.diagnosis.evidence.ending import Ending
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.launches import Launch
+from nixt_pipeline.diagnosis.evidence.observations import Communicator
 from nixt_pipeline.diagnosis.evidence.parts import Part
 from nixt_pipeline.diagnosis.findings import Finding
 from nixt_pipeline.diagnosis.wording.hangs import with_sequel
@@ -210,12 +212,17 @@ def test_what_began_before_a_stop_by_the_clock_of_those_who_used_both_is_no_sequ
         reaches = [Reach(10, "AllReduce", process, 9, 0, 10, 50_000_000, 0) for process in (a1, a2)]
         reaches += [Reach(10, "AllReduce", process, 9, 0, 10, 170_000_000, 120_000_000) for process in (b1, b2)]
         reaches += [Reach(11, "AllReduce", process, 9, 0, 10, 175_000_000, pair_begins_us) for process in (b1, b2)]
-        spans = {0: (0, 170_000_000), 1: (pair_begins_us, 175_000_000)}
-        return what_followed(part, frozenset({0}), reaches, reaches, {10: world, 11: pair}, spans)[1]
+        comms = _used({world: (0, 170_000_000), pair: (pair_begins_us, 175_000_000)})
+        return what_followed(part, frozenset({0}), reaches, reaches, comms)[1]
 
     assert followed(121_000_000) is None
     sequel = followed(171_000_000)
     assert sequel is not None and (sequel.went_on, sequel.left) == ((b1, b2), (a1, a2))
+
+
+def _used(spans: dict[Communicator, tuple[int, int]]) -> list[Communicator]:
+    """The communicators with when they were used, and 10 more than their number for the hash of their identity."""
+    return [replace(comm, key=comm.number + 10, span=span) for comm, span in spans.items()]
 
 
 def _reaches(comm: int, last_us: dict[Process, int], first_us: int = 0) -> list[Reach]:
@@ -225,16 +232,16 @@ def _reaches(comm: int, last_us: dict[Process, int], first_us: int = 0) -> list[
 
 def test_who_took_no_part_in_what_stopped_goes_on_by_a_clock_of_its_own() -> None:
     a1, a2, b1, b2 = ("a", 1), ("a", 2), ("b", 1), ("b", 2)
-    comms = {10: communicator(0, a1, a2), 11: communicator(1, b1, b2), 12: communicator(2, a1, a2, b1, b2)}
+    own, pair, world = communicator(0, a1, a2), communicator(1, b1, b2), communicator(2, a1, a2, b1, b2)
     part = Part(frozenset({0, 1, 2}), (a1, a2, b1, b2))
-    spans = {0: (0, 40_000_000), 1: (0, 150_000_000), 2: (0, 90_000_000)}
+    comms = _used({own: (0, 40_000_000), pair: (0, 150_000_000), world: (0, 90_000_000)})
 
     def followed(pair_ends_us: int) -> Sequel | None:
         # The clock of host b is 50 s ahead: all left the collective of all at 39 s by the clock of host a.
         reaches = _reaches(12, {a1: 39_000_000, a2: 39_000_000, b1: 89_000_000, b2: 89_000_000})
         reaches += _reaches(10, {a1: 40_000_000, a2: 40_000_000})
         reaches += _reaches(11, {b1: pair_ends_us, b2: pair_ends_us})
-        return what_followed(part, frozenset({0}), reaches, reaches, comms, spans)[1]
+        return what_followed(part, frozenset({0}), reaches, reaches, comms)[1]
 
     # It stopped at 90 s by the clock of host b. Three of ten steps in 150 s may be waited for.
     assert followed(90_000_000) is None
@@ -244,21 +251,21 @@ def test_who_took_no_part_in_what_stopped_goes_on_by_a_clock_of_its_own() -> Non
 
 def test_a_clock_that_was_set_makes_nobody_patient() -> None:
     a1, b1, c1, c2 = ("a", 1), ("b", 1), ("c", 1), ("c", 2)
-    comms = {10: communicator(0, a1, b1, c1, c2), 11: communicator(1, c1, c2)}
     part = Part(frozenset({0, 1}), (a1, b1, c1, c2))
     # The clock of host a was set ahead by an hour: by it, the collectives of all took so long.
     reaches = _reaches(10, {a1: 3_640_000_000, b1: 40_000_000, c1: 40_000_000, c2: 40_000_000})
     reaches += _reaches(11, {c1: 70_000_000, c2: 70_000_000})
-    spans = {0: (0, 3_640_000_000), 1: (0, 70_000_000)}
-    sequel = what_followed(part, frozenset({0}), reaches, reaches, comms, spans)[1]
+    world, pair = communicator(0, a1, b1, c1, c2), communicator(1, c1, c2)
+    comms = _used({world: (0, 3_640_000_000), pair: (0, 70_000_000)})
+    sequel = what_followed(part, frozenset({0}), reaches, reaches, comms)[1]
     assert sequel is not None and (sequel.went_on, sequel.left) == ((c1, c2), (a1, b1))
 
 
 def test_a_communicator_of_others_that_was_in_use_all_the_time_is_no_sequel_by_their_clock() -> None:
     a1, a2, b1, b2 = ("a", 1), ("a", 2), ("b", 1), ("b", 2)
-    comms = {10: communicator(0, a1, a2), 11: communicator(1, b1, b2)}
     part = Part(frozenset({0, 1}), (a1, a2, b1, b2))
     # Of host b only Sends and Recvs were recorded; its clock is an hour ahead.
-    spans = {0: (0, 40_000_000), 1: (3_600_000_000, 3_640_000_000)}
+    own, others = communicator(0, a1, a2), communicator(1, b1, b2)
+    comms = _used({own: (0, 40_000_000), others: (3_600_000_000, 3_640_000_000)})
     reaches = _reaches(10, {a1: 40_000_000, a2: 40_000_000})
-    assert what_followed(part, frozenset({0}), reaches, reaches, comms, spans)[1] is None
+    assert what_followed(part, frozenset({0}), reaches, reaches, comms)[1] is None
