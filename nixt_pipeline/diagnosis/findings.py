@@ -22,13 +22,9 @@ Verdict = Literal["findings", "none-found", "not-assessable"]
 SEVERITIES: tuple[Severity, ...] = ("P0", "P1", "P2", "info")
 
 
-def _rounded(digits: int) -> PlainSerializer:
-    return PlainSerializer(lambda value: None if value is None else round(value, digits))
-
-
-# Written with as many digits as they are good for.
-_Share = Annotated[float | None, _rounded(4)]
-_Times = Annotated[float | None, _rounded(3)]
+# Written with as many digits as they are good for; a small share stays one.
+_Share = Annotated[float | None, PlainSerializer(lambda share: None if share is None else float(f"{share:.4g}"))]
+_Times = Annotated[float | None, PlainSerializer(lambda value: None if value is None else round(value, 3))]
 # For the diagnosis itself only.
 _Unwritten = Field(exclude=True)
 

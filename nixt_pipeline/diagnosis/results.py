@@ -125,7 +125,8 @@ def _made_from(manifest: Manifest, settings: Settings) -> str:
 def _diagnose(run: str, settings: Settings, attempts: Attempts) -> Diagnosis:
     require_events(run, settings)
     require_files(read_manifest(run, settings), settings, content=True)
-    return diagnose(run, settings, attempts)
+    # With the digits that are stored, so that whoever reads it later reads the same.
+    return Diagnosis.from_json(diagnose(run, settings, attempts).to_json())
 
 
 def store_findings(found: Found, settings: Settings) -> None:
