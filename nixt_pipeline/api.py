@@ -27,7 +27,7 @@ from nixt_pipeline.store.checking import check_run, logs_directory, missing_logs
 from nixt_pipeline.store.fan_out import IngestError, Progress
 from nixt_pipeline.store.files import where_possible, write_text
 from nixt_pipeline.store.identity import run_of
-from nixt_pipeline.store.integrity import require_files
+from nixt_pipeline.store.integrity import discard_damaged_results, require_files
 from nixt_pipeline.store.locate import NoLogsError
 from nixt_pipeline.store.manifest import Manifest, read_manifest, without_logs
 from nixt_pipeline.store.reading import warn_once
@@ -141,8 +141,10 @@ def diagnose_run(run: str, settings: Settings, again: bool = False) -> Diagnosis
     Stored findings are reused when they would come out the same, unless `again`. Collectives (`cells`) that were not
     built yet are built first. Raises `UnknownRunError` and `DamagedError`.
     """
-    require_files(read_manifest(run, settings), settings)
+    manifest = read_manifest(run, settings)
+    require_files(manifest, settings)
     with where_possible():
+        discard_damaged_results(manifest, settings)
         if again or not cells_are_current(run, settings):
             build_cells(run, settings)
     found = current_findings(run, settings, with_regression, again=again)
