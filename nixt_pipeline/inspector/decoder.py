@@ -51,6 +51,7 @@ _TAIL_HEADER = re.compile(rb"==> .* <==\s*")
 # Beyond this orjson silently turns an integer into a float.
 _MAX_EXACT = 2**64
 _DECODER = json.JSONDecoder(strict=False)
+_PARTS = (b'"header":', b'"metadata":', b'"coll_perf":', b'"p2p_perf":')
 # A key, a value after another, zeros: what damage leaves of a record, and a label has not.
 _INSIDE_OBJECT = re.compile(rb'"\s*:|,\s*"|\x00')
 
@@ -87,7 +88,8 @@ def decode_line(data: bytes, wrappings: int = 0) -> Iterator[Fragment]:
         return
     if isinstance(value, dict) and any(isinstance(value.get(key), dict) for key in BODIES):
         record = value if "header" in value else as_record(value)
-        yield from (Fragment(0, len(data), record),) if _is_exact(value) else _decode_carefully(data, wrappings)
+        exact = _is_exact(value) and not is_spliced(data)
+        yield from (Fragment(0, len(data), record),) if exact else _decode_carefully(data, wrappings)
         return
     held = _held_exactly(value, data) if may_hold_record(data) else []
     several = len(held) > 1 or (held and isinstance(value, list))
@@ -249,8 +251,17 @@ def _decode_object(data: bytes, start: int, stop: int) -> Fragment | None:
         value, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
         return None
+    whole = text[:end].encode("utf-8", "surrogateescape")
+    if b"\x00" in whole or is_spliced(whole):
+        return None
     non_finite = tuple(token for position, token in spellings if position < end)
-    return Fragment(start, start + len(text[:end].encode("utf-8", "surrogateescape")), value, non_finite=non_finite)
+    return Fragment(start, start + len(whole), value, non_finite=non_finite)
+
+
+def is_spliced(record: bytes) -> bool:
+    """Whether a part of a record stands there twice, as where the middle of a file was lost: its head is then that of
+    one operation, and its tail that of another."""
+    return any(record.count(part) > 1 for part in _PARTS)
 
 
 def _rest(data: bytes, start: int, end: int) -> Iterator[Fragment]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from nixt_pipeline.arrays import Array, Ints, Marks
 from nixt_pipeline.inspector import scan_arrays, scan_headers, scanner, taxonomy
+from nixt_pipeline.inspector.decoder import is_spliced
 from nixt_pipeline.inspector.fields import RejectedError
 from nixt_pipeline.inspector.records import ForeignError, RecordTyper
 from nixt_pipeline.settings import Thresholds
@@ -308,6 +309,8 @@ def _read_header(prefix: bytes, rest: bytes, body: str, function: str, threshold
     """The values of a header by the careful path; None when they need judgement or stand for more than the columns
     hold."""
     record = prefix + str(_SENTINEL_US).encode() + rest + b'AllReduce"}}'
+    if is_spliced(record):
+        return None
     try:
         value = orjson.loads(record)
         event = RecordTyper(0, thresholds).type(value, len(record), 0).event

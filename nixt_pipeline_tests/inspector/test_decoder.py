@@ -132,6 +132,14 @@ def test_the_reason_says_what_is_wrong(data: bytes, reason: str) -> None:
     assert (fragment.value, fragment.reason) == (None, reason)
 
 
+@pytest.mark.parametrize("lost", [b"", b"\0" * 5000])
+def test_where_the_middle_was_lost_two_halves_are_no_record(lost: bytes) -> None:
+    first = b'{"header":{"id":"0x1"},"metadata":{"pid":1},"coll_perf":{"coll_sn":5,"coll_exec_t'
+    second = b'ime_us":4},"metadata":{"pid":1},"coll_perf":{"coll_sn":30}}'
+    (fragment,) = decode_line(first + lost + second)
+    assert (fragment.value, fragment.reason) == (None, "record cut short or malformed")
+
+
 def test_deep_nesting_is_rejected_not_fatal() -> None:
     (fragment,) = decode_line(b'{"header":' + b"[" * 100_000)
     assert fragment.value is None
