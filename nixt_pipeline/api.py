@@ -95,7 +95,16 @@ def analyse_run(run: str, settings: Settings, progress: StepProgress | None = No
     `progress` is called with the number of steps done, the number of steps, and the name of the next one. Raises
     `UnknownRunError`.
     """
+    _tell_of_other_limits(read_manifest(run, settings), settings)
     pipeline.analyse(run, settings, progress, again)
+
+
+def _tell_of_other_limits(manifest: Manifest, settings: Settings) -> None:
+    if ingest.has_other_limits(manifest, settings):
+        warn_once(
+            f"run {manifest.run} was ingested with other thresholds of the ingest than those that are set;"
+            f" nixt ingest {manifest.source_dir} applies these"
+        )
 
 
 def repair_run(run: str, settings: Settings) -> None:
@@ -143,6 +152,7 @@ def diagnose_run(run: str, settings: Settings, again: bool = False) -> Diagnosis
     """
     manifest = read_manifest(run, settings)
     require_files(manifest, settings)
+    _tell_of_other_limits(manifest, settings)
     with where_possible():
         discard_damaged_results(manifest, settings)
         if again or not cells_are_current(run, settings):

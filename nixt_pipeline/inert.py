@@ -15,6 +15,8 @@ from typing import Any
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
 )
+# What `visible` escapes, for Arrow's RE2.
+UNPRINTABLE = r"[^ \p{L}\p{M}\p{N}\p{P}\p{S}]|" + _INVISIBLE.pattern
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&])|(?<=:)(/)(?=/)|(?<=www)(\.)", re.IGNORECASE)
 # What a spreadsheet takes for the start of a formula (OWASP, "CSV injection"), also in the full-width forms that some
 # turn into it. For Python's `re` and for Arrow's RE2.

@@ -129,9 +129,18 @@ def test_a_damaged_result_is_made_again(
     assert computed() == NOTHING + Counter([damaged])
 
 
-def test_a_page_that_is_gone_is_drawn_again(settings: Settings, computed: Callable[..., Counter[str]]) -> None:
-    (layout.report_dir(RUN, settings) / "data" / "coverage.csv").unlink()
+@pytest.mark.parametrize("name", ["index.html", "report.json", "data/coverage.csv"])
+@pytest.mark.parametrize("damage", ["gone", "cut", "changed"])
+def test_a_report_that_is_damaged_is_drawn_again(
+    settings: Settings, computed: Callable[..., Counter[str]], name: str, damage: str
+) -> None:
+    path = layout.report_dir(RUN, settings) / name
+    content = path.read_bytes()
+    path.unlink()
+    if damage != "gone":
+        path.write_bytes(content[:-9] if damage == "cut" else content[:-9] + b"123456789")
     assert computed() == NOTHING + Counter(["report"])
+    assert path.stat().st_size > 0 and computed() == NOTHING
 
 
 def test_a_regression_comes_and_goes_with_the_baseline(

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from nixt_pipeline.diagnosis.wording.text import verdict_sentence, where
-from nixt_pipeline.inert import FORMULA, json_text
+from nixt_pipeline.inert import FORMULA, UNPRINTABLE, json_text, visible
 from nixt_pipeline.isolation import attempt
 from nixt_pipeline.reporting.content import RunContent, Source
 from nixt_pipeline.reporting.sections.findings import finding_anchors
@@ -40,8 +40,8 @@ def _write_download(table: pa.Table, path: Path) -> None:
 
 
 def spreadsheet_safe(table: pa.Table) -> pa.Table:
-    """`table` for CSV: lists become text with spaces between, and text that looks like a formula starts with an
-    apostrophe. Numbers stay numbers."""
+    """`table` for CSV: lists become text with spaces between, text that looks like a formula starts with an apostrophe,
+    and what does not print is escaped. Numbers stay numbers."""
     return pa.table({name: _safe(table[name]) for name in table.column_names})
 
 
@@ -54,10 +54,14 @@ def _safe(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_string(column.type):
         return column
     risky = pc.match_substring_regex(column, FORMULA)
-    return pc.if_else(risky, pc.binary_join_element_wise("'", column, ""), column)
+    column = pc.if_else(risky, pc.binary_join_element_wise("'", column, ""), column)
+    if pc.any(pc.match_substring_regex(column, UNPRINTABLE)).as_py():
+        texts = [None if text is None else visible(text) for text in column.to_pylist()]
+        column = pa.chunked_array([pa.array(texts, pa.string())])
+    return column
 
 
-def report_json(content: RunContent, made_from: str = "") -> str:
+def report_json(content: RunContent) -> str:
     """The report for programs: verdict, findings with the ids of their cards, the run, and its tables."""
     diagnosis = content.diagnosis
     findings = diagnosis.findings if diagnosis else ()
@@ -66,7 +70,6 @@ def report_json(content: RunContent, made_from: str = "") -> str:
         json_text(
             {
                 "schema": SCHEMA,
-                "made_from": made_from,
                 "run": content.manifest.run,
                 "page": "index.html",
                 "verdict": stated.get("verdict"),

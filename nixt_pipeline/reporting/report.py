@@ -1,11 +1,13 @@
 """The report of one run: store -> `RunContent` -> views -> HTML, with the tables and a JSON for programs beside it."""
 
+import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from pydantic import TypeAdapter
 from xxhash import xxh3_128_hexdigest
 
 import nixt_pipeline
@@ -31,13 +33,24 @@ from nixt_pipeline.store.layout import report_dir
 from nixt_pipeline.store.manifest import read_manifest
 from nixt_pipeline.store.origins import origin
 from nixt_pipeline.store.reading import read_json
-from nixt_pipeline.store.seals import derived_notes
+from nixt_pipeline.store.seals import Seal, damage, derived_notes, seal_files
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _FAILED = "could not be drawn"
 _PACKAGE = Path(nixt_pipeline.__file__).parent
+# What the report was made from, and the seals of its files.
+_SEALS = "seals.json"
+
+
+@dataclass(frozen=True)
+class _Note:
+    made_from: str
+    files: dict[str, Seal]
+
+
+_NOTE = TypeAdapter(_Note)
 
 
 def render_run_report(run: str, settings: Settings) -> Path:
@@ -49,10 +62,12 @@ def render_run_report(run: str, settings: Settings) -> Path:
     made_from = _made_from(run, settings)
     content, directory = load_content(run, settings), report_dir(run, settings)
     write_downloads(content, directory / "data")
+    write_text(report_json(content), directory / "report.json")
     write_text(run_line(content), directory / LINE_FILE)
     write_text(report_html(content), directory / "index.html")
-    # Last, for it says that all of this is there.
-    write_text(report_json(content, made_from), directory / "report.json")
+    written = (directory / name for name in ("index.html", "report.json", LINE_FILE))
+    files = seal_files(directory, (*written, *(directory / "data").iterdir()))
+    write_text(json.dumps(asdict(_Note(made_from, files)), indent=1) + "\n", directory / _SEALS)
     return directory / "index.html"
 
 
@@ -66,11 +81,10 @@ def current_report(run: str, settings: Settings, again: bool = False) -> Path:
 
 def _is_current(run: str, settings: Settings) -> bool:
     directory = report_dir(run, settings)
-    report = read_json(directory / "report.json", dict, "the next report makes it again") or {}
-    if report.get("made_from") != _made_from(run, settings):
+    noted = read_json(directory / _SEALS, _NOTE.validate_python, "the next report makes it again")
+    if noted is None or noted.made_from != _made_from(run, settings):
         return False
-    downloads = (directory / table[form] for table in report["tables"].values() for form in ("csv", "parquet"))
-    return all(path.exists() for path in (directory / "index.html", directory / LINE_FILE, *downloads))
+    return not any(damage(directory / name, [sealed], content=True) for name, sealed in noted.files.items())
 
 
 def _made_from(run: str, settings: Settings) -> str:

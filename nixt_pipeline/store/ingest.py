@@ -48,6 +48,7 @@ from nixt_pipeline.store.manifest import (
     read_manifest,
     write_manifest,
 )
+from nixt_pipeline.store.origins import origin
 from nixt_pipeline.store.parts import Piece, compact, rewrite_part
 from nixt_pipeline.store.reading import warn_once
 from nixt_pipeline.store.seals import seal_files
@@ -57,7 +58,7 @@ log = logging.getLogger(__name__)
 
 # Part of a generation's name: when the decoder makes something else of the same bytes, every generation is new, and
 # takes over rows of an earlier version only where the bytes are gone.
-DECODER_VERSION = 2
+DECODER_VERSION = 3
 # What was found to be wrong with a generation; it is not used any more.
 _DAMAGED = "damaged.json"
 
@@ -268,7 +269,7 @@ def _plan(
                 *(inventory.run, account.records, account.path, inventory.directory),
             )
     # The version is the third part of the name.
-    other_decoder = old.name.split("-")[2:3] != [str(DECODER_VERSION)]
+    other_decoder = old.name.split("-")[2:3] != [_decoding(settings)]
     return takeover.plan(inventory, before.accounts, numbers, other_decoder), old, before, damaged
 
 
@@ -312,10 +313,23 @@ def _without_duplicates(
 def _generation(inventory: Inventory, settings: Settings) -> Path:
     """Where the result for this state of the input is, or will be: under another name once one was found damaged,
     because readers may have that one open, or where something else than a directory has that name."""
-    name = f"gen-{inventory.fingerprint}-{DECODER_VERSION}"
+    name = f"gen-{inventory.fingerprint}-{_decoding(settings)}"
     names = chain([name], (f"{name}-{number}" for number in count(2)))
     directories = (layout.generation_dir(inventory.run, name, settings) for name in names)
     return next(path for path in directories if not (path / _DAMAGED).exists() and not _is_taken(path))
+
+
+def _decoding(settings: Settings) -> str:
+    """What rows depend on beside the logs: the version of the decoder, and the limits of what is plausible where they
+    are not the usual ones."""
+    limits = settings.thresholds.ingest
+    usual = limits == type(limits)()
+    return str(DECODER_VERSION) if usual else f"{DECODER_VERSION}.{origin(limits.model_dump(mode='json'))[:12]}"
+
+
+def has_other_limits(manifest: Manifest, settings: Settings) -> bool:
+    """Whether a run was ingested with other limits of what is plausible than those that are set."""
+    return manifest.generation.partition(".")[2].partition("-")[0] != _decoding(settings).partition(".")[2]
 
 
 def _is_taken(generation: Path) -> bool:

@@ -10,10 +10,19 @@ from nixt_pipeline.reporting.downloads import downloads, report_json, spreadshee
 from nixt_pipeline_tests.reporting import examples
 
 
-@pytest.mark.parametrize("formula", ["=cmd()", "+1", "-1+2", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "\uff1d1"])
-def test_text_that_a_spreadsheet_would_calculate_starts_with_an_apostrophe(formula: str) -> None:
-    table = pa.table({"name": [formula, "plain", None], "number": [-1, 2, 3]})
-    assert spreadsheet_safe(table).to_pydict() == {"name": ["'" + formula, "plain", None], "number": [-1, 2, 3]}
+@pytest.mark.parametrize(
+    ("text", "inert"),
+    [
+        ("=cmd()", "'=cmd()"), ("+1", "'+1"), ("-1+2", "'-1+2"), ("@SUM(A1)", "'@SUM(A1)"), ("\t=1", "'\\u0009=1"),
+        ("\r=1", "'\\u000d=1"), ("\n=1", "'\\u000a=1"), ("\uff1d1", "'\uff1d1"),
+        # The title of a terminal's window, the other direction of writing, a letter that prints nothing.
+        ("\x1b]0;pwn\x07", "\\u001b]0;pwn\\u0007"), ("gpu\u202e1", "gpu\\u202e1"), ("gpu\u31641", "gpu\\u31641"),
+        ("Größe 16 MB, √2", "Größe 16 MB, √2"),
+    ],
+)  # fmt: skip
+def test_text_is_no_formula_and_moves_no_terminal(text: str, inert: str) -> None:
+    table = pa.table({"name": [text, "plain", None], "number": [-1, 2, 3]})
+    assert spreadsheet_safe(table).to_pydict() == {"name": [inert, "plain", None], "number": [-1, 2, 3]}
 
 
 def test_lists_become_text() -> None:
@@ -33,7 +42,7 @@ def test_every_table_is_there_as_csv_and_parquet_with_the_same_rows(tmp_path: Pa
             rows = list(csv.reader(file))
         assert rows[0] == content.tables[name].column_names
         assert len(rows) - 1 == pq.read_table(tmp_path / f"{name}.parquet").num_rows == content.tables[name].num_rows
-    assert "'=gpu\n1" in (tmp_path / "hosts.csv").read_text(encoding="utf-8")
+    assert "'=gpu\\u000a1" in (tmp_path / "hosts.csv").read_text(encoding="utf-8")
 
 
 def test_tables_of_an_earlier_report_that_are_no_more_go(tmp_path: Path) -> None:

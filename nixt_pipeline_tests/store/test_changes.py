@@ -11,9 +11,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from nixt_pipeline.api import diagnose_run
 from nixt_pipeline.inspector.decoder import decode_line
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import ingest
+from nixt_pipeline.store.integrity import list_runs
 from nixt_pipeline_tests.records import EPOCH_US, collective, marker, write_log
 from nixt_pipeline_tests.store.examples import query, records, stored, take_in
 
@@ -209,3 +211,20 @@ def test_a_run_that_arrives_in_pieces_equals_one_that_arrives_at_once(
     shutil.rmtree(settings.data_dir)
     take_in(tmp_path / "in", settings)
     assert pieces == (stored(settings), query(settings, "SELECT * FROM communicators ORDER BY ALL"))
+
+
+def test_other_limits_of_what_is_plausible_make_an_ingest_read_the_logs_again(
+    tmp_path: Path, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_log(tmp_path / "in" / "a-pid1.log", *(collective(sn=n, time_us=100) for n in range(3)))
+    strict = settings.model_copy(update={"thresholds": settings.thresholds.changed("ingest", wrapped_exec_time_us=50)})
+    times = "SELECT count(coll_exec_time_us) FROM events"
+    take_in(tmp_path / "in", strict)
+    assert query(strict, times) == [(0,)]
+    run = list_runs(settings)[0].run
+    diagnose_run(run, settings)
+    assert "was ingested with other thresholds" in caplog.text
+    take_in(tmp_path / "in", settings)
+    assert query(settings, times) == [(3,)]
+    take_in(tmp_path / "in", strict)
+    assert query(strict, times) == [(0,)]
