@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nixt_pipeline.analysis import ANALYSES, REPORTED
+from nixt_pipeline.analysis.base import origin_of
 from nixt_pipeline.analysis.cells import build_cells, cells_are_current
 from nixt_pipeline.analysis.failures import result_is_current, try_to_materialise
 from nixt_pipeline.analysis.run_kernels import RUN_KERNELS
@@ -78,14 +79,17 @@ def analyse(run: str, settings: Settings, progress: StepProgress | None = None, 
     started("collective_cells")
     if again or not cells_are_current(run, settings):
         build_cells(run, settings)
+    # Before a connection is opened: see `materialise`.
+    origins = {analysis.name: origin_of(analysis, run, settings) for analysis in ANALYSES}
     with ExitStack() as opened:
         con = None
         for analysis in ANALYSES:
             started(analysis.name)
-            if not again and result_is_current(analysis, manifest, settings):
+            made_from = origins[analysis.name]
+            if not again and result_is_current(analysis, run, made_from, settings):
                 continue
             con = con or opened.enter_context(catalog.open_run(run, settings))
-            failure = try_to_materialise(analysis, run, settings, con)
+            failure = try_to_materialise(analysis, run, settings, con, made_from)
             if failure:
                 attempts.failed.append(failure)
                 # After an internal error, DuckDB refuses everything else on the same connection.

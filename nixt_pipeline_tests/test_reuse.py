@@ -143,6 +143,24 @@ def test_a_report_that_is_damaged_is_drawn_again(
     assert path.stat().st_size > 0 and computed() == NOTHING
 
 
+def test_what_another_ingest_publishes_meanwhile_is_not_taken_for_what_was_read(
+    settings: Settings, computed: Callable[..., Counter[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    materialise = import_module("nixt_pipeline.analysis.failures").materialise
+
+    def after_another_ingest(analysis: Any, *arguments: Any) -> None:
+        if analysis.name == "coverage":
+            job(settings, records=45)
+        materialise(analysis, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("nixt_pipeline.analysis.failures.materialise", after_another_ingest)
+        computed(again=True)
+    made = computed()
+    assert made["cells"] == 1 and all(made[name] == 1 for name in NAMES)
+    assert computed() == NOTHING
+
+
 def test_a_regression_comes_and_goes_with_the_baseline(
     settings: Settings, computed: Callable[..., Counter[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

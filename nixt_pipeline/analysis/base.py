@@ -25,7 +25,7 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.dropped import require_events
 from nixt_pipeline.store.files import write_batches
-from nixt_pipeline.store.manifest import Manifest, read_manifest
+from nixt_pipeline.store.manifest import read_manifest
 from nixt_pipeline.store.origins import origin, origin_of_tables
 from nixt_pipeline.store.seals import noting
 
@@ -219,23 +219,31 @@ def query(
         yield batch.cast(expected)
 
 
-def origin_of(analysis: Analysis, manifest: Manifest, settings: Settings) -> str:
+def origin_of(analysis: Analysis, run: str, settings: Settings) -> str:
     """The fingerprint of what the result of `analysis` is made from: it is current as long as this is the same."""
     code = (analysis.name, analysis.version, analysis.sql, repr(analysis.shares))
-    return origin(origin_of_tables(manifest, settings), code, analysis.parameters(settings))
+    tables = origin_of_tables(read_manifest(run, settings), settings)
+    return origin(tables, code, analysis.parameters(settings))
 
 
-def materialise(analysis: Analysis, run: str, settings: Settings, con: duckdb.DuckDBPyConnection | None = None) -> None:
+def materialise(
+    analysis: Analysis,
+    run: str,
+    settings: Settings,
+    con: duckdb.DuckDBPyConnection | None = None,
+    made_from: str | None = None,
+) -> None:
     """Compute `analysis` for a stored run and replace its result file, without holding the result: one with a row for
     each of a million message sizes is larger than everything that is needed to compute it.
 
-    Whoever computes several passes a connection of `open_run` as `con`: for a small run, opening one takes longer than
-    the query. Raises `UnknownRunError`, `StorageError`, and `EventsDroppedError` for a run that has only its results
-    left.
+    Whoever computes several passes a connection of `open_run` as `con`, for opening one takes longer than the query of
+    a small run, and what `origin_of` said before it was opened: afterwards, another ingest may have published what this
+    connection does not show. Raises `UnknownRunError`, `StorageError`, and `EventsDroppedError` for a run that has only
+    its results left.
     """
     require_events(run, settings)
     path = layout.results_path(analysis.name, run, settings)
-    made_from = origin_of(analysis, read_manifest(run, settings), settings)
+    made_from = made_from or ("" if con else origin_of(analysis, run, settings))
     with nullcontext(con) if con else catalog.open_run(run, settings) as connection:
         batches = _batches(analysis, connection, settings, {})
         write_batches(batches, schema(analysis.columns), path, noting(run, path, settings, made_from))

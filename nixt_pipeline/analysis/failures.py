@@ -10,27 +10,25 @@ from pathlib import Path
 
 import duckdb
 
-from nixt_pipeline.analysis.base import Analysis, materialise, origin_of
+from nixt_pipeline.analysis.base import Analysis, materialise
 from nixt_pipeline.isolation import Failure, attempt
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import remove, write_text
-from nixt_pipeline.store.manifest import Manifest
 from nixt_pipeline.store.origins import is_current
 from nixt_pipeline.store.reading import read_json
 
 
-def result_is_current(analysis: Analysis, manifest: Manifest, settings: Settings) -> bool:
-    """Whether the result of an analysis is stored as it would come out now."""
-    path = layout.results_path(analysis.name, manifest.run, settings)
-    return is_current(manifest.run, path, origin_of(analysis, manifest, settings), settings)
+def result_is_current(analysis: Analysis, run: str, made_from: str, settings: Settings) -> bool:
+    """Whether the result of an analysis is stored, and was made from what has this fingerprint."""
+    return is_current(run, layout.results_path(analysis.name, run, settings), made_from, settings)
 
 
 def try_to_materialise(
-    analysis: Analysis, run: str, settings: Settings, con: duckdb.DuckDBPyConnection | None = None
+    analysis: Analysis, run: str, settings: Settings, con: duckdb.DuckDBPyConnection, made_from: str
 ) -> Failure | None:
     """`materialise`, and the failure of it, which is noted. Errors about files pass."""
-    failure = attempt(f"the analysis {analysis.name}", materialise, analysis, run, settings, con)
+    failure = attempt(f"the analysis {analysis.name}", materialise, analysis, run, settings, con, made_from)
     if failure:
         # What is there is about the run as it was before, or made by other rules.
         withhold(analysis.name, run, failure.error, settings)

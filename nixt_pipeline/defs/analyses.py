@@ -15,7 +15,7 @@ from duckdb import DuckDBPyConnection
 
 from nixt_pipeline.analysis import ANALYSES as ALL_ANALYSES
 from nixt_pipeline.analysis import cells
-from nixt_pipeline.analysis.base import Analysis, Counted
+from nixt_pipeline.analysis.base import Analysis, Counted, origin_of
 from nixt_pipeline.analysis.failures import noted_error, result_is_current, try_to_materialise, withhold
 from nixt_pipeline.defs.checks import run_checks
 from nixt_pipeline.defs.common import ANALYSES, Result, result, run_asset
@@ -84,9 +84,10 @@ def analysis_asset(analysis: Analysis) -> dg.AssetsDefinition:
     def asset(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Settings], duckdb: StoreDuckDB) -> Result:
         run = context.partition_key
         path = layout.results_path(analysis.name, run, settings)
+        made_from = origin_of(analysis, run, settings)
         with duckdb.get_connection(run) as con:
-            current = result_is_current(analysis, read_manifest(run, settings), settings)
-            failure = None if current else try_to_materialise(analysis, run, settings, con)
+            current = result_is_current(analysis, run, made_from, settings)
+            failure = None if current else try_to_materialise(analysis, run, settings, con, made_from)
             if failure:
                 return failed(failure, path)
             table = read_table(path)
