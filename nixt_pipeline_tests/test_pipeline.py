@@ -10,6 +10,7 @@ import pytest
 
 from nixt_pipeline.api import analyse_run, ingest_run, report_run
 from nixt_pipeline.definitions import build_definitions, defs
+from nixt_pipeline.defs.partitions import PARTITION_NAME
 from nixt_pipeline.pipeline import ANALYSE, INGEST, REPORT
 from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import ingest, layout
@@ -83,3 +84,24 @@ def test_a_run_ends_in_the_same_files_with_dagster_and_without(tmp_path: Path) -
         for of in (alone, with_dagster)
     ]
     assert diagnoses[0] == diagnoses[1]
+
+
+@pytest.mark.slow
+def test_dagster_reuses_what_was_computed_without_it(tmp_path: Path) -> None:
+    folders = {f"{name}_dir": tmp_path / name for name in ("landing", "data", "reports")}
+    settings = load_settings(workers=1, quiet_period_s=0, **folders)
+    ingest_run(drop_job(settings.landing_dir), settings)
+    analyse_run(RUN, settings)
+    report_run(RUN, settings)
+
+    def written() -> dict[Path, int]:
+        generation = read_manifest(RUN, settings).directory(settings)
+        roots = (generation, layout.report_dir(RUN, settings), settings.data_dir / "results")
+        return {path: path.stat().st_mtime_ns for root in roots for path in root.rglob("*") if RUN in str(path)}
+
+    before = written()
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(PARTITION_NAME, [RUN])
+        job = build_definitions(resource(settings)).resolve_job_def("analyse_run")
+        assert job.execute_in_process(instance=instance, partition_key=RUN).success
+    assert written() == before

@@ -187,7 +187,7 @@ def test_a_damaged_file_leaves_other_runs_alone(copy: Path, name: str, kind: str
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("ALL_DAMAGE" not in os.environ, reason="all combinations take half an hour")
+@pytest.mark.skipif("ALL_DAMAGE" not in os.environ, reason="all combinations take ten minutes")
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_every_kind_of_damage_to_every_file_leaves_other_runs_alone(copy: Path, name: str, kind: str) -> None:
     check_that_others_go_on(copy, name, kind, COMMANDS)
