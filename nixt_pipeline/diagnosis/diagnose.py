@@ -46,7 +46,7 @@ from nixt_pipeline.store import catalog
 from nixt_pipeline.store.manifest import read_manifest
 
 # Changes whenever a diagnosis would.
-VERSION = "18"
+VERSION = "19"
 
 _ERA = "what was done between changes of communicators"
 

@@ -40,7 +40,7 @@ FINDING_COLUMNS: tuple[Column, ...] = (
     Column("ranks", pa.list_(pa.int64()), Role.IDENTIFIER, "", "Their ranks in the launch, where known"),
     Column("communicators", _NAMES, Role.IDENTIFIER, "", "Communicators in which it shows, by id"),
     Column("place", STRING, Role.DERIVED, "", "Where it is, where neither hosts nor processes are named"),
-    Column("ambiguous", BOOL, Role.DERIVED, "", "Whether the log cannot tell who of the named it is", nullable=False),
+    Column("ambiguous", BOOL, Role.DERIVED, "", "Whether the log leaves open which one it is", nullable=False),
     Column("onset_us", I64, Role.DERIVED, "us", "Unix time at which it began; null when it began with the log"),
     Column("until_us", I64, Role.DERIVED, "us", "Unix time at which it ended; null when it lasted to the end"),
     Column("cost_share", F64, Role.DERIVED, "", "Share of the time since the onset that it costs"),

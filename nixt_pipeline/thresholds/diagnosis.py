@@ -81,13 +81,13 @@ class DiagnosisThresholds(Group):
     )
     noted_chance: float = threshold(
         0.1,
-        "who hesitates now and then is worth a note up to this probability",
-        "A job of two hosts that stalls five times has no smaller one.",
+        "probability of naming an intermittent straggler by chance up to which it is still a P2",
+        "In a job of two hosts, five stalls cannot give a smaller one.",
     )
     min_checkpoint_steps: float = threshold(
         8.0,
-        "pauses of rank 0 or of the first replica that come after fewer steps are worth a note",
-        "Who writes a checkpoint waits for a hundred steps and more; who logs at every step hardly pauses.",
+        "pauses of rank 0 or of the first replica that are fewer steps apart are a P2",
+        "Checkpoints are a hundred steps or more apart, and logging at every step causes hardly any pause.",
     )
     min_last_share: float = threshold(
         0.5,
@@ -138,7 +138,7 @@ class DiagnosisThresholds(Group):
     paged_chance: float = threshold(
         0.0001,
         "a hang is a P0 only if record loss alone would explain it with a smaller probability",
-        "Among thousands of jobs with record loss, hardly one may page someone.",
+        "Of ten thousand jobs with record loss, at most one should page.",
     )
     lead_chance: float = threshold(
         0.003,
@@ -162,7 +162,7 @@ class DiagnosisThresholds(Group):
     )
     seldom_killed_share: float = threshold(
         0.1,
-        "but if one communicator stands out, it is worth a note up to this share",
+        "but if one communicator stands out, it is a P2 up to this share",
         "A judgement: nine of ten killed jobs look different.",
     )
     min_waited_share: float = threshold(
@@ -183,7 +183,7 @@ class DiagnosisThresholds(Group):
     whole_log_share: float = threshold(
         0.98,
         "with a smaller share of the records, a rank that no collective confirms is not named",
-        "Two in a hundred are lost at the ends of logs, where a job begins and ends.",
+        "Up to two in a hundred are lost where a job begins and ends.",
     )
     gpu_launch_share: float = threshold(
         0.8,
@@ -200,7 +200,7 @@ class DiagnosisThresholds(Group):
     )
     healthy_transfer_deviations: float = threshold(
         2.5,
-        "by which a fast path may be slower",
+        "by which a fast path may be slower than the reference",
         "The reference, the best tenth of healthy blocks, is 1.3 of them below the median.",
     )
     usual_congested_share: float = threshold(

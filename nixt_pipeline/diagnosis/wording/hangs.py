@@ -64,7 +64,7 @@ def _or_killed(share: float | None) -> str:
 
 
 def _behind(how: Behind, killed_share: float | None) -> Finding:
-    """A killed job looks so at `killed_share` of its moments, if that is known."""
+    """A killed job would leave such a log at `killed_share` of its moments, if that is known."""
     stop, tracks, sure = how.stop, how.tracks, how.sure
     furthest = {track: max(other.reached for other in tracks if other.family == track.family) for track in stop.first}
     # Send and Recv of one process stop together, some of them at the number that others reached.
@@ -268,11 +268,11 @@ def _look_back(finding: Finding) -> str:
 
 
 def _often(halt: Halt) -> str:
-    """How often a job that was killed looks so, where that decides."""
+    """How often a killed job would leave such a log, where that decides."""
     if not halt.may_be_killed:
         return ""
     if halt.killed_share is None:
-        return f" How often a job that was killed leaves it is not known: {_CLOCKS_WERE_SET}"
+        return f" How often a killed job would leave it is not known: {_CLOCKS_WERE_SET}"
     return f" Cut at other moments of its past, the log would look the same in {halt.killed_share:.0%} of them."
 
 

@@ -117,7 +117,7 @@ def _role(first: Late) -> str:
 _WHOSE = {
     "gpu": "its GPU is late, still busy when the collective is launched.",
     "cpu": "its CPU is late, and launches the collective late.",
-    "both": "its CPU and its GPU both have a part in it.",
+    "both": "its CPU and its GPU both contribute.",
 }
 
 
@@ -141,7 +141,7 @@ def _named(seen: Observations, group: Sequence[Late]) -> _Named:
     inside = tuple(
         comm for comm in seen.communicators if comm.number in seen.left_out and len(late.intersection(comm.members)) > 1
     )
-    # A host name that others have as well names nobody.
+    # A host name that others have as well identifies none of them.
     shared = set(hosts).intersection(process[0] for process in seen.processes if process not in late)
     level: Level = "host" if group[0].level == "host" and not shared and not inside else "rank"
     if inside:

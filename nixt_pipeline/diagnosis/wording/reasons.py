@@ -90,7 +90,7 @@ def _mostly_replayed(coverage: RunCoverage, share: float) -> str:
 
 
 def not_resolvable(coverage: RunCoverage, limits: Thresholds) -> str:
-    """Why it cannot be said that nobody is late; empty when it can."""
+    """Why it cannot be said that no rank is late; empty when it can."""
     share = coverage.least_cost_share
     if share is None or share <= limits.diagnosis.assessable_cost_share:
         return ""

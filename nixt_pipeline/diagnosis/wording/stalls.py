@@ -1,4 +1,4 @@
-"""Transfers that stood still now and then, in words."""
+"""Transfers that stalled occasionally, in words."""
 
 from nixt_pipeline.diagnosis.detectors.stalls import Stalls
 from nixt_pipeline.diagnosis.evidence.observations import Observations
@@ -35,10 +35,10 @@ def stall_finding(seen: Observations, stalls: Stalls, limits: Thresholds) -> Fin
             min(1.0, stalls.lost_us / (until_us - onset_us)), None, stalls.lost_us * len(stalls.members) / 1e6
         ),
         evidence=(
-            f"Transfers {'between' if stalls.across else 'inside'} hosts stood still {len(stalls.moments)} times, for"
-            f" {each} on average, on {plural(len(stalls.communicators), 'communicator')}, and took as long as ever in"
+            f"Transfers {'between' if stalls.across else 'inside'} hosts stalled {len(stalls.moments)} times, for"
+            f" {each} on average, on {plural(len(stalls.communicators), 'communicator')}, and were as fast as usual in"
             f" between: {times}. That is {stalls.cost_share:.1%} of the whole time; all ranks of these"
-            " collectives had come to them."
+            " collectives had arrived."
         ),
         counter_evidence=_but(len(machines)),
         next_step=_NEXT_ACROSS if stalls.across else _NEXT_INSIDE,
@@ -48,10 +48,10 @@ def stall_finding(seen: Observations, stalls: Stalls, limits: Thresholds) -> Fin
 def _but(machines: int) -> str:
     held_up = "A job that was suspended, or whose network proxy threads got no CPU, would look the same."
     if machines == 1:
-        return f"Every path that stood still has it on it, and no peer without a stall has. {held_up}"
+        return f"Every path that stalled includes it, and no peer without a stall does. {held_up}"
     if machines:
-        return f"No path goes around one of these {machines} machines: any of them may be it. {held_up}"
-    return f"The paths that stood still have no machine in common that others do not have as well. {held_up}"
+        return f"Every path that stalled includes these {machines} machines: any of them may be the cause. {held_up}"
+    return f"The paths that stalled share no machine that peers without a stall do not include as well. {held_up}"
 
 
 _NEXT_ACROSS = (

@@ -146,7 +146,7 @@ def _not_compared(seen: Observations) -> str:
 
 
 def _or_a_host(blame: Blame) -> str:
-    """That one host may be at fault as well as the fabric, because no path goes around it."""
+    """That one host may be at fault as well as the fabric, because every path includes it."""
     if blame.level != "fabric" or not blame.hosts:
         return ""
     what = "slow network cards" if blame.medium == "network" else "slow NVLinks"
@@ -191,9 +191,7 @@ _WITHIN: dict[Medium, str] = {
     "network": "between hosts",
 }
 
-_CONGESTION = (
-    " It comes and goes, and is as fast as ever in between: other jobs on the network may be all there is to it."
-)
+_CONGESTION = " It is intermittent, and as fast as usual in between: other jobs on the network may be the only reason."
 
 _WHY: dict[str, str] = {
     "host": "The slow paths have nothing else in common that is not cleared.",

@@ -1,4 +1,4 @@
-"""What was not looked at, in sentences: launches and parts beyond a limit, and detectors that failed."""
+"""What was not examined, in sentences: launches and parts beyond a limit, and detectors that failed."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from nixt_pipeline.isolation import Failure
 
 
 def launches_left_out(launches: int, most_records: int, diagnosed: int) -> Finding:
-    """The finding that counts the launches that nobody looked at."""
+    """The finding that counts the launches that were not diagnosed."""
     return Finding(
         kind="not-assessed",
         severity="info",
@@ -42,13 +42,13 @@ def parts_left_out(parts: Sequence[Part], examined: int) -> Finding:
 
 
 def not_assessed(failure: Failure) -> Finding:
-    """The finding that says what was not looked at, and why."""
+    """The finding that says what could not be assessed, and why."""
     return Finding(
         kind="not-assessed",
         severity="info",
         level="run",
         evidence=f"could not be assessed: {failure.what}: {failure.error}",
-        counter_evidence="This says nothing about the job, neither good nor bad; the other findings stand.",
+        counter_evidence="This says nothing about the job, good or bad; the other findings are still valid.",
         next_step=(
             "This is a defect of nixt, not of the job: report it with the traceback, which is on standard error or in"
             " the log of the step, and if possible with the log files."

@@ -1,4 +1,4 @@
-"""Four ranks on two hosts, and transfers that stood still for a second or two now and then."""
+"""Four ranks on two hosts, and transfers that occasionally stall for a second or two."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -71,4 +71,4 @@ def test_stalls_are_read_from_a_log(stalled: tuple[int, ...], told: bool, tmp_pa
         return
     (finding,) = findings
     assert (finding.kind, finding.level, finding.hosts) == ("fabric-slow", "fabric", ("node-0", "node-1"))
-    assert "stood still 2 times, for 999 ms on average" in finding.evidence
+    assert "stalled 2 times, for 999 ms on average" in finding.evidence

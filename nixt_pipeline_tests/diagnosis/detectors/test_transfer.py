@@ -81,7 +81,7 @@ def test_a_network_that_is_slow_now_and_then_is_a_note_and_nobodys_fault() -> No
     observed = seen((ring(0, "a", "b", "c"), [200_000.0 if late else 1_000.0 for late in slow]), blocks=20)
     (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
     assert (finding.kind, finding.severity) == ("fabric-slow", "P2")
-    assert "It comes and goes" in finding.counter_evidence
+    assert "It is intermittent" in finding.counter_evidence
 
 
 def test_a_network_that_became_slow_and_is_congested_now_and_then_is_slow() -> None:
@@ -89,7 +89,7 @@ def test_a_network_that_became_slow_and_is_congested_now_and_then_is_slow() -> N
     observed = seen((ring(0, "a", "b", "c"), [200_000.0 if late else 1_000.0 for late in slow]), blocks=20)
     (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
     assert finding.severity == "P1"
-    assert "It comes and goes" not in finding.counter_evidence
+    assert "It is intermittent" not in finding.counter_evidence
 
 
 def test_a_fabric_that_is_fast_again_may_have_been_congested() -> None:
