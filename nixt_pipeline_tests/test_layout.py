@@ -1,6 +1,7 @@
 """Imports go down, never up or in a circle, and the tests lie as the packages do."""
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -76,3 +77,10 @@ def test_detectors_and_wording_hold_no_sql() -> None:
 def test_tests_lie_as_the_packages_do() -> None:
     folders = {path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")}
     assert {folder for folder in folders if not (PACKAGE / folder).is_dir()} <= {Path("evaluation")}
+
+
+def test_no_test_module_imports_another() -> None:
+    tests = {path: path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py")}
+    assert [
+        path.name for path, text in tests.items() if re.search(r"^from nixt_pipeline_tests\S*\.test_", text, re.M)
+    ] == []

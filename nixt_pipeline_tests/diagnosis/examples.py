@@ -16,6 +16,15 @@ from nixt_pipeline.settings import Thresholds
 
 SECOND_US = 1e6
 LARGE = 10_000_000
+# Two processes on each of two hosts.
+A1, A2, B1, B2 = ("a", 1), ("a", 2), ("b", 1), ("b", 2)
+# Microseconds of each block: none in the first half of 40, and 0.3 s in the second.
+HALF = [0.0] * 20 + [300_000.0] * 20
+
+
+def last(comm: int, process: Process, blocks: range = range(20, 40), waited_us: float = 300_000.0) -> list[Arrival]:
+    """In five collectives of each block."""
+    return [Arrival(comm, block, process, 5, waited_us) for block in blocks]
 
 
 def communicator(number: int, *members: Process, role: str | None = "data") -> Communicator:

@@ -14,7 +14,7 @@ from nixt_pipeline.inspector.decompression import WHOLE, Span
 from nixt_pipeline.inspector.file_summary import FileSummary, merge, settle
 from nixt_pipeline.inspector.log_file import decode_file
 from nixt_pipeline.settings import Settings
-from nixt_pipeline_tests.inspector.test_log_file import Collected
+from nixt_pipeline_tests.inspector.examples import Collected
 from nixt_pipeline_tests.records import EPOCH_US, collective, marker, send
 
 LINES = (

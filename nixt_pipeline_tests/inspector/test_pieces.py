@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nixt_pipeline.inspector.file_summary import FileSummary
 from nixt_pipeline.settings import Settings
-from nixt_pipeline_tests.inspector.test_log_file import decode
+from nixt_pipeline_tests.inspector.examples import decode
 from nixt_pipeline_tests.records import collective
 
 LINES = [collective(sn=number) for number in range(3)]

@@ -24,7 +24,7 @@ from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import write_table, write_text
 from nixt_pipeline.store.manifest import write_manifest
-from nixt_pipeline_tests.quality.test_reports import MANIFEST
+from nixt_pipeline_tests.quality.examples import MANIFEST
 
 RUN: dict[str, Any] = {
     "run": "job",

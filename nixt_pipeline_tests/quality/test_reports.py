@@ -8,12 +8,8 @@ from nixt_pipeline.quality.reports import judge_report
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
 from nixt_pipeline.store.files import write_table, write_text
-from nixt_pipeline.store.manifest import Manifest, write_manifest
-
-MANIFEST = Manifest(
-    run="job", source_dir="/logs/job", generation="g1", fingerprint="f", ingested_at="2026-01-01T00:00:00+00:00",
-    incarnations=1, files={}, records={}, rejected_lines=0, foreign_lines=0, dropped_by_plugin=0, bytes={}, seconds=0.0,
-)  # fmt: skip
+from nixt_pipeline.store.manifest import write_manifest
+from nixt_pipeline_tests.quality.examples import MANIFEST
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from nixt_pipeline.diagnosis.detectors.tracks import Series, series_of
 from nixt_pipeline.diagnosis.evidence.alike import Pace, alike, middle
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.processes import Process
-from nixt_pipeline_tests.diagnosis.detectors.test_hangs import edge, pair, series, stopped
+from nixt_pipeline_tests.diagnosis.detectors.examples import edge, pair, series, stopped
 from nixt_pipeline_tests.diagnosis.examples import communicator
 
 MEGABYTES = 1_000_000

@@ -11,16 +11,20 @@ from nixt_pipeline.diagnosis.detectors.windows import Window
 from nixt_pipeline.diagnosis.evidence.observations import Arrival, Edge, Observations, Transfer
 from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.settings import Thresholds
-from nixt_pipeline_tests.diagnosis.examples import collective, communicator, late_findings, observations
+from nixt_pipeline_tests.diagnosis.examples import (
+    A1,
+    A2,
+    B1,
+    B2,
+    HALF,
+    collective,
+    communicator,
+    last,
+    late_findings,
+    observations,
+)
 
 LIMITS = Thresholds()
-A1, A2, B1, B2 = ("a", 1), ("a", 2), ("b", 1), ("b", 2)
-HALF = [0.0] * 20 + [300_000.0] * 20
-
-
-def last(comm: int, process: Process, blocks: range = range(20, 40), waited_us: float = 300_000.0) -> list[Arrival]:
-    """In five collectives of each block."""
-    return [Arrival(comm, block, process, 5, waited_us) for block in blocks]
 
 
 def named(seen: Observations) -> list[tuple[str, tuple[str, ...]]]:

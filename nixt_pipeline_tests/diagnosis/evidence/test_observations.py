@@ -1,31 +1,18 @@
 """Small logs; two ranks on two hosts, unless it says otherwise."""
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
-from nixt_pipeline.analysis.cells import build_cells
-from nixt_pipeline.api import ingest_run
 from nixt_pipeline.diagnosis.evidence import queries
-from nixt_pipeline.diagnosis.evidence.blocks import cut_into_blocks
-from nixt_pipeline.diagnosis.evidence.observations import Observations, observe
-from nixt_pipeline.diagnosis.evidence.replays import order_replays
 from nixt_pipeline.settings import Settings
-from nixt_pipeline.store import catalog
 from nixt_pipeline_tests.conftest import FIXTURES
+from nixt_pipeline_tests.diagnosis.evidence.examples import observed
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 
 A, B = ("node-1", 1), ("node-2", 2)
-
-
-def observed(directory: Path, settings: Settings) -> Observations:
-    run = ingest_run(directory, settings).run
-    build_cells(run, settings)
-    with closing(catalog.open_run(run, settings)) as con:
-        return observe(cut_into_blocks(order_replays(con), 1), settings.thresholds)
 
 
 def write(directory: Path, times_us: dict[tuple[str, int], int], numbers: dict[tuple[str, int], range]) -> Path:

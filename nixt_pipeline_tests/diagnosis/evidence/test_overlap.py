@@ -10,8 +10,7 @@ from nixt_pipeline.diagnosis.detectors.deficits import deficits
 from nixt_pipeline.diagnosis.detectors.lateness import find_late
 from nixt_pipeline.diagnosis.evidence.overlap import measure_overlap
 from nixt_pipeline.settings import Thresholds
-from nixt_pipeline_tests.diagnosis.detectors.test_lateness import A1, A2, B1, B2, HALF, last
-from nixt_pipeline_tests.diagnosis.examples import communicator, observations
+from nixt_pipeline_tests.diagnosis.examples import A1, A2, B1, B2, HALF, communicator, last, observations
 
 RANKS, COLLECTIVES = 4, 600
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nixt_pipeline.settings import Settings
-from nixt_pipeline_tests.diagnosis.evidence.test_observations import observed
+from nixt_pipeline_tests.diagnosis.evidence.examples import observed
 from nixt_pipeline_tests.records import EPOCH_US, collective, send, write_log
 
 STEPS = 20
