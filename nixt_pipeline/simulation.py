@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from nixt_pipeline.arrays import Floats, Ints
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.inspector.operations import algobw_gbs, busbw_gbs
 
 EPOCH_US = 1_756_587_600_000_000  # 2025-08-30 21:00:00 UTC
@@ -267,9 +268,8 @@ class Recorder:
 
     def log(self, records: Iterable[Record]) -> tuple[str, int]:
         """The log of one process, and how many records are in it. Communicators are drained one after the other."""
-        passes = defaultdict(list)
-        for record in sorted(records, key=lambda record: record.end_us):
-            passes[int((record.end_us - self.phase_us) // self.interval_us) + 1].append(record)
+        in_order = sorted(records, key=lambda record: record.end_us)
+        passes = grouped(in_order, lambda record: int((record.end_us - self.phase_us) // self.interval_us) + 1)
         lines = []
         for number, waiting in passes.items():
             dump_us = self.clock_us(self.phase_us + number * self.interval_us)
@@ -279,7 +279,5 @@ class Recorder:
 
     def _remembered(self, waiting: list[Record]) -> list[Record]:
         """What is left of the records since the last pass, in the order in which the communicators are drained."""
-        rings: defaultdict[tuple[str, str, bool], list[Record]] = defaultdict(list)
-        for record in waiting:
-            rings[record.member.comm_name or "", record.member.comm_id, record.peer is not None].append(record)
+        rings = grouped(waiting, lambda r: (r.member.comm_name or "", r.member.comm_id, r.peer is not None))
         return [record for ring in sorted(rings) for record in rings[ring][-self.capacity :]]

@@ -16,6 +16,7 @@ import pyarrow as pa
 from nixt_pipeline.fleet.decisions import Decision, DecisionsError, read_decisions
 from nixt_pipeline.fleet.tables import FleetTable, Row
 from nixt_pipeline.fleet.workload import all_kernels, workload_of
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.inspector.taxonomy import BOOL, F64, I32, I64, RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store.reading import warn_once
@@ -79,13 +80,10 @@ def find_baselines(
     limits: Thresholds,
 ) -> pa.Table:
     """The table of baselines. `kernels` has the rows of `run_kernels` of each run."""
-    workloads: dict[str, list[Candidate]] = defaultdict(list)
-    for row in catalog_rows:
-        if row["run"] in kernels:
-            candidate = _candidate(row, kernels[row["run"]], decisions.get(row["run"]), limits)
-            workloads[candidate.workload].append(candidate)
+    analysed = (row for row in catalog_rows if row["run"] in kernels)
+    found = (_candidate(row, kernels[row["run"]], decisions.get(row["run"]), limits) for row in analysed)
     rows: list[dict[str, Any]] = []
-    for candidates in workloads.values():
+    for candidates in grouped(found, lambda candidate: candidate.workload).values():
         judged = _alike(candidates, limits)
         established = sum(c.fit for c in judged) >= limits.comparison.baseline_min_runs or any(
             c.fit and c.decision == "pinned" for c in judged
@@ -114,9 +112,9 @@ def members(
     ]
     if len(rows) < limits.comparison.baseline_min_runs and not any(row["decision"] == "pinned" for row in rows):
         return {}
-    found: dict[int, list[str]] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: (row["decision"] != "pinned", -(row["first_dump_us"] or 0), row["run"])):
-        found[row["mode"] or 1].append(row["run"])
+    rows.sort(key=lambda row: (row["decision"] != "pinned", -(row["first_dump_us"] or 0), row["run"]))
+    by_mode = grouped(rows, lambda row: row["mode"] or 1)
+    found = {mode: [row["run"] for row in its] for mode, its in by_mode.items()}
     pinned = {row["mode"] or 1 for row in rows if row["decision"] == "pinned"}
     # A group of which one run is there yet is no group: the first slow run is no reference for the second.
     alone = {mode for mode, runs in found.items() if len(found) > 1 and len(runs) < 2 and mode not in pinned}

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from nixt_pipeline.fleet.tables import Row
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.settings import Settings, SettingsError
 
 # Names that many machines have.
@@ -137,11 +138,8 @@ def _by_runs(name: str, seen: Sequence[_Appearance], max_namespaced_pid: int) ->
 
 def _at_one_time(seen: Sequence[_Appearance]) -> tuple[_Appearance, _Appearance] | None:
     """Two runs that overlap in time and have the same process on the name. Equal spans are copies of one log."""
-    by_pid: dict[int, list[_Appearance]] = defaultdict(list)
-    for appearance in seen:
-        if appearance.pid is not None and appearance.last_us:
-            by_pid[appearance.pid].append(appearance)
-    for same in by_pid.values():
+    timed = (appearance for appearance in seen if appearance.pid is not None and appearance.last_us)
+    for same in grouped(timed, lambda appearance: appearance.pid).values():
         ordered = sorted(same, key=lambda appearance: (appearance.first_us, appearance.last_us))
         for one, next_one in pairwise(ordered):
             is_copy = (one.first_us, one.last_us) == (next_one.first_us, next_one.last_us)

@@ -6,11 +6,12 @@ whether a name can be true.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from nixt_pipeline.disjoint_sets import DisjointSets
+from nixt_pipeline.grouping import grouped
 
 Process = tuple[str, int] | str
 
@@ -149,22 +150,22 @@ def _components(groups: Sequence[Group]) -> list[list[int]]:
     for group in groups:
         for one, other in pairwise(group.members):
             together.join(other, one)
-    parts: dict[object, list[int]] = defaultdict(list)
-    for number, group in enumerate(groups):
-        parts[together.find(next(iter(group.members))) if group.members else number].append(number)
-    return list(parts.values())
+
+    def part_of(number: int) -> object:
+        members = groups[number].members
+        return together.find(next(iter(members))) if members else number
+
+    return list(grouped(range(len(groups)), part_of).values())
 
 
 def _inherited(groups: Sequence[Group]) -> set[int]:
     """Those that have the name of a larger one in which all of their members are: `ncclCommSplit` copies it."""
-    by_name: dict[str, list[int]] = defaultdict(list)
-    for place, group in enumerate(groups):
-        if group.name:
-            by_name[group.name].append(place)
+    named = (place for place, group in enumerate(groups) if group.name)
     found: set[int] = set()
-    for places in by_name.values():
+    for places in grouped(named, lambda place: groups[place].name).values():
         larger: dict[Process, set[int]] = defaultdict(set)
-        for _, same_size in _by_size(groups, places):
+        by_size = grouped(places, lambda place: groups[place].shape.n_ranks or 0)
+        for _, same_size in sorted(by_size.items(), reverse=True):
             for place in same_size:
                 members = groups[place].members
                 if members and set.intersection(*(larger[member] for member in members)):
@@ -174,13 +175,6 @@ def _inherited(groups: Sequence[Group]) -> set[int]:
                     for member in groups[place].members:
                         larger[member].add(place)
     return found
-
-
-def _by_size(groups: Sequence[Group], places: Iterable[int]) -> list[tuple[int, list[int]]]:
-    sizes: dict[int, list[int]] = defaultdict(list)
-    for place in places:
-        sizes[groups[place].shape.n_ranks or 0].append(place)
-    return sorted(sizes.items(), reverse=True)
 
 
 def _crossed(groups: Sequence[Group]) -> set[int]:

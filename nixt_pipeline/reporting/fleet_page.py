@@ -14,6 +14,7 @@ from nixt_pipeline.fleet.hosts import HOST_HEALTH
 from nixt_pipeline.fleet.nccl_tests.variation import BENCHMARK_VARIATION
 from nixt_pipeline.fleet.scaling import SCALING, SCALING_TOTALS
 from nixt_pipeline.fleet.tables import Row
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.quantities import count, plural
 from nixt_pipeline.reporting import pages
@@ -236,10 +237,7 @@ def _scaling_figures(rows: Sequence[Row]) -> tuple[FigureView, ...]:
     models = sorted({row["model"] for row in same}, key=lambda model: -sum(row["model"] == model for row in same))
     if not models:
         return ()
-    series: dict[str, list[Row]] = {}
-    for row in same:
-        if row["model"] == models[0]:
-            series.setdefault(row["series"], []).append(row)
+    series = grouped((row for row in same if row["model"] == models[0]), lambda row: row["series"])
     shown = dict(list(series.items())[:_SERIES])
     panels = draw_scaling(shown, "busbw_gbs", "GB/s") + draw_scaling(shown, "busbw_cv", "coefficient of variation")
     return (

@@ -1,12 +1,12 @@
 """Dimension tables of a run: who wrote what (membership), and from it communicators, processes and hosts."""
 
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.inspector.parallelism import Group, Shape, roles
 from nixt_pipeline.settings import Settings
@@ -286,10 +286,7 @@ def _query(con: duckdb.DuckDBPyConnection, sql: str, run: str) -> pa.Table:
 def _with_roles(communicators: pa.Table) -> pa.Table:
     """Fill in the parallel role of each communicator where its name or its shape tells it."""
     rows = communicators.to_pylist()
-    by_launch: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        by_launch[row["incarnation"]].append(row)
-    for launch in by_launch.values():
+    for launch in grouped(rows, lambda row: row["incarnation"]).values():
         for row, (role, source) in zip(launch, roles([_group(row) for row in launch]), strict=True):
             row["parallel_role"], row["parallel_role_source"] = role, source
     schema = taxonomy.schema(taxonomy.COMMUNICATOR_COLUMNS)

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.inspector import taxonomy
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.accounts import FileAccount, Repeats
@@ -119,9 +120,6 @@ def _drop_repeated_rows(
     sql = _REPEATED_ROWS.format(columns=compared, bytes="record_bytes" if table == "events" else "0")
     with connect(settings) as con:
         rows: list[tuple[str, int, int, int, str]] = con.execute(sql, {"parts": parts, **chosen}).fetchall()
-    by_part: dict[str, list[int]] = defaultdict(list)
-    for part, row, *_ in rows:
-        by_part[part].append(row)
-    for part, numbers in by_part.items():
-        rewrite_part(Path(part), Path(part), without_rows=numbers)
+    for part, repeated in grouped(rows, lambda row: row[0]).items():
+        rewrite_part(Path(part), Path(part), without_rows=[number for _, number, *_ in repeated])
     return rows

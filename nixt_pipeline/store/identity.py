@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from nixt_pipeline.errors import DamagedError
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.inspector.inventory import Inventory, LogFile, begins_with, take_inventory
 from nixt_pipeline.settings import Settings
 from nixt_pipeline.store import layout
@@ -41,17 +42,16 @@ class _Known:
         """Whether a file was seen before: the same content, the beginning of it at the same path, or what was
         compressed since."""
         contents = {(file.size_bytes, file.fingerprint) for file in self.files}
-        by_path: dict[str, list[LogFile]] = defaultdict(list)
+        by_path = grouped(self.files, lambda known: known.path)
         starts: dict[object, set[str]] = defaultdict(set)
         for known in self.files:
-            by_path[known.path].append(known)
             starts[known.hostname, known.pid, known.first_dump_us].add(known.compression)
         directory = Path(here.directory)
         for file in _logs(here):
             start = (file.hostname, file.pid, file.first_dump_us)
             if (
                 (file.size_bytes, file.fingerprint) in contents
-                or any(_grew(directory, file, before) for before in by_path[file.path])
+                or any(_grew(directory, file, before) for before in by_path.get(file.path, ()))
                 or (None not in start and starts[start] - {file.compression})
             ):
                 return True

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from nixt_pipeline.disjoint_sets import DisjointSets
+from nixt_pipeline.grouping import grouped
 
 Communicator = tuple[str | None, str | None, int | None, int | None]  # id, comm_name, n_ranks, nnodes
 Process = tuple[str | None, int | None]  # hostname, pid
@@ -44,11 +45,7 @@ def number_incarnations(presences: list[Presence], gap_us: int) -> dict[Communic
     """The incarnation (1, 2, ... by time) of every communicator. A process id that is used again after `gap_us` is
     another process."""
     groups: DisjointSets[Communicator] = DisjointSets()
-    by_process: dict[Process, list[Presence]] = defaultdict(list)
-    for presence in presences:
-        groups.find(presence.communicator)
-        by_process[presence.process].append(presence)
-    for of_process in by_process.values():
+    for of_process in grouped(presences, lambda presence: presence.process).values():
         for together in _by_directory(of_process):
             for earlier, later in _neighbours(together, gap_us):
                 groups.join(earlier.communicator, later.communicator)
@@ -72,9 +69,7 @@ def _by_directory(presences: list[Presence]) -> list[list[Presence]]:
     for presence in presences:
         for directory in presence.directories:
             joined.join(min(presence.directories), directory)
-    parts: dict[str | None, list[Presence]] = defaultdict(list)
-    for presence in presences:
-        parts[joined.find(min(presence.directories)) if presence.directories else None].append(presence)
+    parts = grouped(presences, lambda p: joined.find(min(p.directories)) if p.directories else None)
     return list(parts.values())
 
 

@@ -10,6 +10,7 @@ from os.path import commonpath
 from pathlib import PurePosixPath
 
 from nixt_pipeline.disjoint_sets import DisjointSets
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.store.incarnations import Communicator, Process
 from nixt_pipeline.store.ranks import Held, Seat
 
@@ -73,14 +74,9 @@ def _by_nodes(seats: list[Held]) -> dict[_File, object]:
 def _named(seats: list[Held], machine: Mapping[_File, object]) -> dict[object, str]:
     """<host name> (<directory>), or with a number in the order of the ranks where machines share a directory. A host
     name that only one machine has stays."""
-    by_machine: dict[object, list[Held]] = defaultdict(list)
-    for seat in sorted(seats, key=lambda seat: seat.rank):
-        by_machine[machine[_file(seat)]].append(seat)
-    of_name: dict[str, list[object]] = defaultdict(list)
-    for key, own in by_machine.items():
-        of_name[own[0].process[0] or ""].append(key)
+    by_machine = grouped(sorted(seats, key=lambda seat: seat.rank), lambda seat: machine[_file(seat)])
     names = {}
-    for hostname, keys in of_name.items():
+    for hostname, keys in grouped(by_machine, lambda key: by_machine[key][0].process[0] or "").items():
         directories = [{_directory(seat) for seat in by_machine[key]} for key in keys]
         apart = all(len(folders) == 1 for folders in directories)
         apart = apart and len({min(folders) for folders in directories}) == len(keys)

@@ -17,6 +17,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from nixt_pipeline.disjoint_sets import DisjointSets
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.inspector.parallelism import role_by_name
 from nixt_pipeline.store.incarnations import Communicator, Process
 
@@ -53,11 +54,8 @@ def crowded(seats: Iterable[tuple[Process, Communicator, int | None]]) -> set[Pr
 
 def places(held: Iterable[Held]) -> dict[Seat, Place]:
     """The place of every rank that the processes of `held`, which are `crowded`, hold in their communicators."""
-    by_process: dict[tuple[int, Process], list[Held]] = defaultdict(list)
-    for seat in held:
-        by_process[seat.incarnation, seat.process].append(seat)
     result: dict[Seat, Place] = {}
-    for (_, process), seats in by_process.items():
+    for (_, process), seats in grouped(held, lambda seat: (seat.incarnation, seat.process)).items():
         parts = _parts(seats)
         for folder, part in zip(_folders([_paths(part) for part in parts]), parts, strict=True):
             for (comm, rank), place in _split(_ranks(part)).items():
@@ -72,9 +70,7 @@ def _parts(seats: list[Held]) -> list[list[Held]]:
     wrote: dict[tuple[Communicator, int], str] = {}
     for seat in seats:
         groups.join(seat.path, wrote.setdefault((seat.communicator, seat.rank), seat.path))
-    by_group: dict[str, list[Held]] = defaultdict(list)
-    for seat in seats:
-        by_group[groups.find(seat.path)].append(seat)
+    by_group = grouped(seats, lambda seat: groups.find(seat.path))
     parts: list[list[Held]] = []
     for part in sorted(by_group.values(), key=lambda part: (-len(part), _paths(part)[0])):
         beside = [other for other in parts if not _shared(part, other)]
@@ -138,9 +134,7 @@ def _split(ranks: _Ranks) -> dict[tuple[Communicator, int], Place]:
 
 def _families(ranks: _Ranks) -> list[list[Communicator]]:
     """Communicators of one shape and kind of name, in the order of the numbers in their names."""
-    families: dict[tuple[object, ...], list[Communicator]] = defaultdict(list)
-    for comm, own in ranks.items():
-        families[comm[2], comm[3], re.sub(r"\d+", "", comm[1] or ""), len(own)].append(comm)
+    families = grouped(ranks, lambda comm: (comm[2], comm[3], re.sub(r"\d+", "", comm[1] or ""), len(ranks[comm])))
     return [sorted(family, key=lambda comm: (_numbered(comm), comm[0] or "")) for family in families.values()]
 
 
