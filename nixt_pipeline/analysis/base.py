@@ -74,16 +74,6 @@ FROM (SELECT coll_exec_time_us AS t FROM kernel_times)
 _SAMPLE_TIME = "CREATE OR REPLACE TEMP MACRO sample_time(time_us) AS time_us::{type}"
 
 
-def no_parameters(_settings: Settings) -> dict[str, object]:
-    """For an analysis whose SQL has no parameters."""
-    return {}
-
-
-def no_highlights(_rows: list[Row]) -> Highlights:
-    """For an analysis without numbers to follow from run to run."""
-    return {}
-
-
 def total(rows: list[Row], name: str) -> float:
     """The sum of a column, nulls left out."""
     return float(sum(row[name] or 0 for row in rows))
@@ -129,11 +119,11 @@ class Analysis:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     sql: str
-    parameters: Callable[[Settings], dict[str, object]] = no_parameters
+    parameters: Callable[[Settings], dict[str, object]] = lambda _settings: {}
     shares: Shares | None = None
     fractions: tuple[str, ...] = ()
     adds_up_to: Counted | None = None
-    highlights: Callable[[list[Row]], Highlights] = no_highlights
+    highlights: Callable[[list[Row]], Highlights] = lambda _rows: {}
     in_report: bool = True
 
 

@@ -14,7 +14,6 @@ from nixt_pipeline.analysis.columns import (
 )
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role, count, derived
-from nixt_pipeline.settings import Settings
 
 LABEL = Column("label", STRING, Role.DERIVED, "", "The kernel for people, unique within the run")
 
@@ -145,10 +144,6 @@ ORDER BY k.rank_by_bytes
 """
 
 
-def _parameters(_settings: Settings) -> dict[str, object]:
-    return {"sync_collectives": list(SYNC_COLLECTIVES)}
-
-
 def _highlights(rows: list[Row]) -> Highlights:
     needed = sum((row["cumulative_share_of_payload"] or 0) - (row["share_of_payload"] or 0) < 0.9 for row in rows)
     medians = {f"busbw p50 GB/s, {row['label']}": row["busbw_p50_gbs"] for row in rows[:TOP]}
@@ -209,6 +204,6 @@ ANALYSIS = Analysis(
     fractions=("share_of_payload", "cumulative_share_of_payload", "share_of_rank_time"),
     adds_up_to="events",
     sql=SQL,
-    parameters=_parameters,
+    parameters=lambda _: {"sync_collectives": list(SYNC_COLLECTIVES)},
     highlights=_highlights,
 )

@@ -15,7 +15,7 @@ from nixt_pipeline.fleet.compare.robust_stats import Change
 from nixt_pipeline.fleet.compare.wording import as_markdown, as_text
 from nixt_pipeline.fleet.decisions import Decision, decide
 from nixt_pipeline.fleet.hosts import current_host_health, is_named_too_often
-from nixt_pipeline.fleet.retention_policy import Policy, apply_retention, plan_retention
+from nixt_pipeline.fleet.retention_policy import apply_retention, plan_retention
 from nixt_pipeline.fleet.selection import meets
 from nixt_pipeline.inert import json_text, visible_lines
 from nixt_pipeline.settings import Settings
@@ -226,14 +226,11 @@ def retention(settings: Settings, confirmed: bool, days: float | None, size: int
     the logs themselves are never removed: such runs remain in `nixt runs` and can be compared. Baselines and runs
     with a P0 or P1 finding keep their events (NIXT_RETENTION_KEEP).
     """
-    policy = Policy(
-        settings.retention_days if days is None else days,
-        settings.retention_bytes if size is None else size,
-        settings.retention_keep,
-    )
+    given = {"retention_days": days, "retention_bytes": size}
+    settings = settings.model_copy(update={name: limit for name, limit in given.items() if limit is not None})
     now = datetime.now(UTC)
     with input_errors():
-        steps = plan_retention(policy, now, settings)
+        steps = plan_retention(now, settings)
         steps = apply_retention(steps, now, settings) if confirmed else steps
     print_rows(
         ["run", "action", "event_bytes", "reason"],

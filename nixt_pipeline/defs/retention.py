@@ -8,7 +8,7 @@ from pydantic import Field
 from nixt_pipeline.defs.common import Result, fleet_result
 from nixt_pipeline.defs.fleet import fleet_asset, table_checks
 from nixt_pipeline.defs.metadata import arrow_preview
-from nixt_pipeline.fleet.retention_policy import RETENTION, Policy, apply_retention, plan_retention, write_steps
+from nixt_pipeline.fleet.retention_policy import RETENTION, apply_retention, plan_retention, write_steps
 from nixt_pipeline.quality.fleet import RETENTION_RULES, judge_retention
 from nixt_pipeline.settings import Settings
 
@@ -27,7 +27,7 @@ def retention(config: RetentionConfig, settings: dg.ResourceParam[Settings]) -> 
     P0 or P1 finding keep their events. Results and reports of every run stay; the landing directory is never touched.
     """
     now = datetime.now(UTC)
-    steps = plan_retention(Policy.of(settings), now, settings)
+    steps = plan_retention(now, settings)
     if not config.dry_run:
         steps = apply_retention(steps, now, settings)
     table = write_steps(steps, settings)

@@ -39,21 +39,6 @@ RETENTION = FleetTable(
 
 
 @dataclass(frozen=True)
-class Policy:
-    """Events go when a run is older than `max_age_days`, and, the oldest first, while all events together are larger
-    than `max_bytes`. 0 means without limit. `keep` says which runs keep theirs: baselines, findings."""
-
-    max_age_days: float
-    max_bytes: int
-    keep: tuple[str, ...]
-
-    @classmethod
-    def of(cls, settings: Settings) -> "Policy":
-        """The configured policy."""
-        return cls(settings.retention_days, settings.retention_bytes, settings.retention_keep)
-
-
-@dataclass(frozen=True)
 class Holding:
     """What a run holds: `held` says why its events are kept whatever the limits, empty when they need not be."""
 
@@ -73,18 +58,19 @@ class Step:
     reason: str
 
 
-def plan(holdings: Iterable[Holding], policy: Policy, now_us: int) -> list[Step]:
-    """What the policy does to each run, the oldest first."""
+def plan(holdings: Iterable[Holding], settings: Settings, now_us: int) -> list[Step]:
+    """What the policy does to each run, the oldest first: events go when a run is older than `retention_days`, and,
+    the oldest first, while all events together are larger than `retention_bytes`. 0 means without limit."""
     ordered = sorted(holdings, key=lambda holding: (holding.ended_us, holding.run))
     left = sum(holding.event_bytes for holding in ordered)
     steps = []
     for holding in ordered:
         age_days = (now_us - holding.ended_us) / _DAY_US
         reason = ""
-        if policy.max_age_days and age_days > policy.max_age_days:
-            reason = f"older than {policy.max_age_days:g} days"
-        elif policy.max_bytes and left > policy.max_bytes:
-            reason = f"all events together take more than {policy.max_bytes / 1e9:g} GB"
+        if settings.retention_days and age_days > settings.retention_days:
+            reason = f"older than {settings.retention_days:g} days"
+        elif settings.retention_bytes and left > settings.retention_bytes:
+            reason = f"all events together take more than {settings.retention_bytes / 1e9:g} GB"
         if not holding.event_bytes:
             continue
         if reason and not holding.held:
@@ -95,15 +81,15 @@ def plan(holdings: Iterable[Holding], policy: Policy, now_us: int) -> list[Step]
     return steps
 
 
-def plan_retention(policy: Policy, now: datetime, settings: Settings) -> list[Step]:
+def plan_retention(now: datetime, settings: Settings) -> list[Step]:
     """What the policy would do to the runs of the store; nothing is changed."""
     rows = catalog_rows(settings)
     used = _used_baselines(current_baselines(rows, settings), settings.thresholds)
     holdings = [
-        Holding(row["run"], _ended_us(row), event_bytes(row["run"], settings), _held(row, used, policy, settings))
+        Holding(row["run"], _ended_us(row), event_bytes(row["run"], settings), _held(row, used, settings))
         for row in rows
     ]
-    return plan(holdings, policy, int(now.timestamp() * 1e6))
+    return plan(holdings, settings, int(now.timestamp() * 1e6))
 
 
 def apply_retention(steps: Sequence[Step], now: datetime, settings: Settings) -> list[Step]:
@@ -141,16 +127,16 @@ def write_steps(steps: Sequence[Step], settings: Settings) -> pa.Table:
     return RETENTION.write(RETENTION.of(map(asdict, steps)), settings)
 
 
-def _held(row: Row, used: set[str], policy: Policy, settings: Settings) -> str:
+def _held(row: Row, used: set[str], settings: Settings) -> str:
     """Why a run keeps its events whatever the limits."""
     has_results = layout.results_path(RUN_KERNELS.name, row["run"], settings).exists() and row["analysed"]
     if dropped(read_manifest(row["run"], settings).directory(settings)) is not None:
         return ""  # after the marker was written: there is nothing left to keep
     if not (has_results and row["verdict"]):
         return "not analysed yet"
-    if "baselines" in policy.keep and row["run"] in used:
+    if "baselines" in settings.retention_keep and row["run"] in used:
         return "a baseline"
-    if "findings" in policy.keep and row["worst_severity"] in ("P0", "P1"):
+    if "findings" in settings.retention_keep and row["worst_severity"] in ("P0", "P1"):
         return f"has a finding of severity {row['worst_severity']}"
     return ""
 

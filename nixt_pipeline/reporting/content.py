@@ -8,8 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nixt_pipeline.analysis import REPORTED
+from nixt_pipeline.analysis.failures import noted_error
 from nixt_pipeline.diagnosis.findings import Diagnosis
 from nixt_pipeline.diagnosis.results import stored_diagnosis
+from nixt_pipeline.inspector import taxonomy, views
 from nixt_pipeline.inspector.taxonomy import Column
 from nixt_pipeline.reporting.coverage import Coverage, coverage_of
 from nixt_pipeline.settings import Settings, Thresholds
@@ -128,16 +131,12 @@ _STORED = ("files", "rejects", "communicators", "processes", "hosts")
 
 def load_content(run: str, settings: Settings) -> RunContent:
     """Read what the report of `run` shows. Raises `UnknownRunError` for a run that is not in the store."""
-    from nixt_pipeline.analysis import REPORTED
-    from nixt_pipeline.analysis.failures import noted_error
-
     manifest = read_manifest(run, settings)
     results = [*(analysis.name for analysis in REPORTED), "findings"]
     computed = [name for name in results if layout.results_path(name, run, settings).exists()]
     with catalog.open_run(run, settings) as con:
-        con.execute(
-            "SET preserve_insertion_order = true"
-        )  # the results' own order, so that equal input gives equal pages
+        # The results' own order, so that equal input gives equal pages.
+        con.execute("SET preserve_insertion_order = true")
         tables = {
             name: con.sql(query, params=_PARAMETERS.get(name)).to_arrow_table()
             for name, (_, query) in STORE_QUERIES.items()
@@ -160,8 +159,6 @@ def load_content(run: str, settings: Settings) -> RunContent:
 
 def _sources(manifest: Manifest, computed: Sequence[str], settings: Settings) -> tuple[Source, ...]:
     """How every table of the report was made: the findings, the analyses, and what is read from the store itself."""
-    from nixt_pipeline.analysis import REPORTED
-
     found = []
     if "findings" in computed:
         path = str(layout.results_path("findings", manifest.run, settings))
@@ -181,9 +178,6 @@ def _sources(manifest: Manifest, computed: Sequence[str], settings: Settings) ->
 
 def _glossary() -> tuple[Column, ...]:
     """Every column of every table and result, first meaning first, each name and meaning once."""
-    from nixt_pipeline.analysis import REPORTED
-    from nixt_pipeline.inspector import taxonomy, views
-
     groups = [views.EVENT_DERIVED_COLUMNS, *taxonomy.TABLES.values(), *(analysis.columns for analysis in REPORTED)]
     glossed = {(column.name, column.meaning): column for group in groups for column in group}
     return tuple(sorted(glossed.values(), key=lambda column: column.name))

@@ -44,8 +44,9 @@ def list_runs(settings: Settings) -> list[Manifest]:
 def require_files(manifest: Manifest, settings: Settings, content: bool = False) -> None:
     """Raise `DamagedError` unless all files that the manifest names are there with their sizes and, with `content`,
     with the content that was written."""
-    for path, problem in damaged_files(manifest, settings, content).items():
-        raise damaged(manifest.run, path, problem)
+    generation = manifest.directory(settings)
+    for name, problem in damaged_in(generation, manifest.contents, content).items():
+        raise damaged(manifest.run, generation / name, problem)
 
 
 def require_readable(manifest: Manifest, settings: Settings) -> None:
@@ -67,27 +68,17 @@ def is_readable(manifest: Manifest, settings: Settings) -> bool:
     return True
 
 
-def damaged_files(manifest: Manifest, settings: Settings, content: bool) -> dict[Path, str]:
-    """What is wrong with the files that the ingest of a run wrote, by path; for `content` see `seals.damage`."""
-    generation = manifest.directory(settings)
-    return {generation / name: problem for name, problem in damaged_in(generation, manifest.contents, content).items()}
-
-
 def damaged_in(generation: Path, contents: Mapping[str, Seal], content: bool) -> dict[str, str]:
-    """What is wrong with the files of a generation into which an ingest wrote `contents`, by their names in it. A part
-    that no ingest wrote would be read as rows of the run."""
-    problems = {path.relative_to(generation).as_posix(): _STRAY for path in stray_parts(generation, contents)}
+    """What is wrong with the files of a generation into which an ingest wrote `contents`, by their names in it; for
+    `content` see `seals.damage`. A part that no ingest wrote would be read as rows of the run."""
+    # An earlier version of this program kept no names.
+    tables = layout.PARTED_TABLES if contents else ()
+    parts = (part.relative_to(generation) for table in tables for part in layout.table_files(generation, table))
+    problems = {part.as_posix(): _STRAY for part in parts if part.as_posix() not in contents}
     for name, seals in expected_in(generation, contents).items():
         if problem := damage(generation / name, seals, content):
             problems[name] = problem
     return problems
-
-
-def stray_parts(generation: Path, contents: Mapping[str, Seal]) -> list[Path]:
-    """Parts of tables in a generation that no ingest wrote; none when an earlier version of this program did, which
-    kept no names."""
-    parts = [path for table in layout.PARTED_TABLES for path in layout.table_files(generation, table)]
-    return [path for path in parts if contents and path.relative_to(generation).as_posix() not in contents]
 
 
 def expected_in(generation: Path, contents: Mapping[str, Seal]) -> dict[str, list[Seal]]:

@@ -3,9 +3,7 @@
 Manifest, dimension tables, results and reports stay. The landing directory is never touched.
 """
 
-from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 
 from nixt_pipeline.errors import NixtError
 from nixt_pipeline.settings import Settings
@@ -21,7 +19,10 @@ class IngestPendingError(NixtError, RuntimeError):
 
 def event_bytes(run: str, settings: Settings) -> int:
     """Size of what `drop_events` would remove, in all generations of the run. Raises `UnknownRunError`."""
-    return sum(path.stat().st_size for path in set(_large_files(run, settings)))
+    read_manifest(run, settings)
+    generations = layout.store_dir(run, settings).glob("gen-*")
+    large = (path for gen in generations for table in LARGE_TABLES for path in layout.table_files(gen, table))
+    return sum(path.stat().st_size for path in large)
 
 
 def drop_events(run: str, settings: Settings, reason: str, at: datetime) -> int:
@@ -41,10 +42,3 @@ def drop_events(run: str, settings: Settings, reason: str, at: datetime) -> int:
             mark_dropped(published, Dropped(at.isoformat(timespec="seconds"), reason, freed))
         supersede(run, published, settings)
     return freed
-
-
-def _large_files(run: str, settings: Settings) -> Iterator[Path]:
-    read_manifest(run, settings)
-    for generation in layout.store_dir(run, settings).glob("gen-*"):
-        for table in LARGE_TABLES:
-            yield from layout.table_files(generation, table)

@@ -84,11 +84,7 @@ def take_over_parts(old: Path, new: Path, kept: set[int], parts: dict[str, list[
 
 
 def _unchanged(account: FileAccount, file: LogFile) -> bool:
-    same = (account.size_bytes, account.mtime_ns, account.fingerprint) == (
-        file.size_bytes,
-        file.mtime_ns,
-        file.fingerprint,
-    )
+    same = all(getattr(account, name) == getattr(file, name) for name in ("size_bytes", "mtime_ns", "fingerprint"))
     return same and account.status in _REUSABLE and not account.records_duplicate and not file.unreadable
 
 

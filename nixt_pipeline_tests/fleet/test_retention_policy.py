@@ -15,8 +15,8 @@ from nixt_pipeline.fleet.against import MAX_MEMBERS
 from nixt_pipeline.fleet.catalog import current_run_catalog
 from nixt_pipeline.fleet.compare.summaries import load_summary
 from nixt_pipeline.fleet.decisions import Decision, decide
-from nixt_pipeline.fleet.retention_policy import Holding, Policy, Step, apply_retention, plan, plan_retention
-from nixt_pipeline.settings import Settings
+from nixt_pipeline.fleet.retention_policy import Holding, Step, apply_retention, plan, plan_retention
+from nixt_pipeline.settings import Settings, load_settings
 from nixt_pipeline.store import catalog, layout
 from nixt_pipeline.store.dropped import EventsDroppedError, dropped, mark_dropped
 from nixt_pipeline.store.files import write_text
@@ -27,13 +27,12 @@ from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 
 DAY_US = 86_400_000_000
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-ALWAYS = Policy(max_age_days=0.001, max_bytes=0, keep=("baselines", "findings"))
 
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Without readers to wait for."""
-    return settings.model_copy(update={"unlink_grace_s": 0})
+    """Every run is too old, and there are no readers to wait for."""
+    return settings.model_copy(update={"unlink_grace_s": 0, "retention_days": 0.001})
 
 
 def holding(run: str, day: int, size: int = 100, held: str = "") -> Holding:
@@ -45,14 +44,14 @@ def dropped_runs(steps: list[Step]) -> list[str]:
 
 
 def test_without_limits_nothing_is_dropped() -> None:
-    assert dropped_runs(plan([holding("a", 0)], Policy(0, 0, ()), 1000 * DAY_US)) == []
+    assert dropped_runs(plan([holding("a", 0)], load_settings(), 1000 * DAY_US)) == []
 
 
 def test_age_and_size_drop_the_oldest_first_and_leave_what_is_held() -> None:
     runs = [holding("c", 3), holding("a", 1), holding("held", 0, held="a baseline"), holding("b", 2)]
-    assert dropped_runs(plan(runs, Policy(7.5, 0, ()), 10 * DAY_US)) == ["a", "b"]
+    assert dropped_runs(plan(runs, load_settings(retention_days=7.5), 10 * DAY_US)) == ["a", "b"]
     # 400 bytes: without a and b 200 are left.
-    steps = plan(runs, Policy(0, 250, ()), 10 * DAY_US)
+    steps = plan(runs, load_settings(retention_bytes=250), 10 * DAY_US)
     assert dropped_runs(steps) == ["a", "b"]
     assert [(step.run, step.reason) for step in steps if step.action == "keep"] == [
         ("held", "a baseline"),
@@ -60,8 +59,8 @@ def test_age_and_size_drop_the_oldest_first_and_leave_what_is_held() -> None:
     ]
 
 
-def test_a_run_without_events_is_no_step() -> None:
-    assert plan([holding("a", 0, size=0)], ALWAYS, 10 * DAY_US) == []
+def test_a_run_without_events_is_no_step(settings: Settings) -> None:
+    assert plan([holding("a", 0, size=0)], settings, 10 * DAY_US) == []
 
 
 def drop_job(settings: Settings, run: str, lines: int = 40) -> Path:
@@ -98,7 +97,7 @@ def test_a_run_without_its_events_stays_usable(settings: Settings) -> None:
 
     decide("other", Decision(decision="pinned"), settings)
     decide("old", Decision(decision="rejected"), settings)
-    steps = plan_retention(ALWAYS, NOW, settings)
+    steps = plan_retention(NOW, settings)
     assert {step.run: step.action for step in steps} == {"old": "drop", "other": "keep"}
     generation = read_manifest("old", settings).directory(settings)
     assert layout.table_files(generation, "events")  # a plan changes nothing
@@ -124,7 +123,7 @@ def test_a_run_without_its_events_stays_usable(settings: Settings) -> None:
     assert dropped(read_manifest("old", settings).directory(settings)) is not None
     with pytest.raises(EventsDroppedError, match="the events of run old were dropped on 2026-01-01"):
         materialise(analysis_named("coverage"), "old", settings)
-    assert plan_retention(ALWAYS, NOW, settings)[0].run == "other"
+    assert plan_retention(NOW, settings)[0].run == "other"
 
     # When the directory changes, all of it is read again.
     drop_job(settings, "old", lines=50)
@@ -136,7 +135,7 @@ def test_a_run_without_its_events_stays_usable(settings: Settings) -> None:
 
 def test_a_run_that_was_not_analysed_keeps_its_events(settings: Settings) -> None:
     ingest_run(drop_job(settings, "new"), settings)
-    (step,) = plan_retention(ALWAYS, NOW, settings)
+    (step,) = plan_retention(NOW, settings)
     assert (step.action, step.reason) == ("keep", "not analysed yet")
 
 
@@ -150,10 +149,10 @@ def test_a_kill_between_the_marker_and_the_end_is_made_good_by_the_next_time(set
     mark_dropped(generation, found)
     part.parent.mkdir(exist_ok=True)
     part.write_bytes(b"left behind")
-    (step,) = plan_retention(ALWAYS, NOW, settings)
+    (step,) = plan_retention(NOW, settings)
     assert step.action == "drop"
     apply_retention([step], NOW, settings)
-    assert plan_retention(ALWAYS, NOW, settings) == []
+    assert plan_retention(NOW, settings) == []
     assert dropped(generation) == found  # the first time counts
 
 
@@ -175,10 +174,10 @@ def test_only_baselines_that_are_still_used_keep_their_events(settings: Settings
         generation = read_manifest(job.run, settings).directory(settings)
         write_text("events", generation / "events" / "part.parquet")
     decide("job-00", Decision(decision="pinned"), settings)
-    actions = {step.run: step.action for step in plan_retention(ALWAYS, NOW, settings)}
+    actions = {step.run: step.action for step in plan_retention(NOW, settings)}
     # A new run would be compared with the pinned one and the latest seven: of ten, 0 and 3 to 9.
     assert [run for run, action in actions.items() if action == "drop"] == ["job-01", "job-02"]
-    everything = plan_retention(Policy(0.001, 0, ()), NOW, settings)
+    everything = plan_retention(NOW, settings.model_copy(update={"retention_keep": ()}))
     assert {step.action for step in everything} == {"drop"}
 
 

@@ -239,32 +239,21 @@ def _compare_all(
             rows = [_in_step(getattr(pair, side), measure, basis) for pair in pairs]
             length = min(map(len, rows))
             sums[measure, side] = np.average([row[:length] for row in rows], axis=0, weights=weights)
-    a, b = sums["transfer_us", "a"], sums["transfer_us", "b"]
+    transfers = sums["transfer_us", "a"], sums["transfer_us", "b"]
     waits = sums["wait_us", "a"], sums["wait_us", "b"]
-    whole = float(a.mean() + waits[0].mean())
-    moved = robust_stats.ratio_of_times(a, b, _SAMPLING[basis], limits.comparison.error)
+    whole = float(transfers[0].mean() + waits[0].mean())
+    moved = robust_stats.ratio_of_times(*transfers, _SAMPLING[basis], limits.comparison.error)
     stood = robust_stats.difference_of_times(*waits, whole, _SAMPLING[basis], limits.comparison.error)
     weighted = list(zip(pairs, weights, strict=True))
-    transfer, waiting = (
-        judge.of_all(
-            Measure(
-                float(before.mean()),
-                float(after.mean()),
-                1.0,
-                1.0,
-                0.0,
-                estimate,
-                lost_s=sum(measure.lost_s for measure in each),
-                cost_share=sum(measure.cost_share for measure in each),
-            ),
-            name,
-            each,
-            weighted,
-        )
-        for name, before, after, estimate in (("transfer", a, b, moved), ("waiting", *waits, stood))
-        for each in ([getattr(kernel, name) for kernel in kernels],)
-    )
-    return transfer, waiting
+
+    def judged(name: MeasureName, times: tuple[Floats, Floats], estimate: robust_stats.Estimate | None) -> Measure:
+        each: list[Measure] = [getattr(kernel, name) for kernel in kernels]
+        lost_s, cost_share = sum(measure.lost_s for measure in each), sum(measure.cost_share for measure in each)
+        before, after = (float(units.mean()) for units in times)
+        measure = Measure(before, after, 1.0, 1.0, 0.0, estimate, lost_s=lost_s, cost_share=cost_share)
+        return judge.of_all(measure, name, each, weighted)
+
+    return judged("transfer", transfers, moved), judged("waiting", waits, stood)
 
 
 def _in_step(kernels: Sequence[Kernel], measure: str, basis: Basis) -> Floats:

@@ -10,7 +10,7 @@ from nixt_pipeline.fleet.compare.location import MEASURES, Unjudged
 from nixt_pipeline.fleet.compare.matching import Matching, Side
 from nixt_pipeline.fleet.compare.placement import Placement
 from nixt_pipeline.fleet.compare.robust_stats import Change, Limits
-from nixt_pipeline.quantities import percent
+from nixt_pipeline.quantities import listed, percent
 from nixt_pipeline.settings import Thresholds
 
 # A difference in one of these makes another job of it, even where some kernels are the same.
@@ -201,5 +201,4 @@ def caution(a: Side) -> str:
     urgent = sorted(run.run for run in a.runs if run.facts.get("worst_severity") in ("P0", "P1"))
     if not urgent:
         return ""
-    more = f" and {len(urgent) - 1} more" if len(urgent) > 1 else ""
-    return f"the reference {urgent[0]}{more} has an urgent finding itself: being as fast, or faster, means little"
+    return f"the reference {listed(urgent, 1)} has an urgent finding itself: being as fast, or faster, means little"

@@ -12,7 +12,7 @@ import numpy as np
 from nixt_pipeline.fleet.compare.matching import Pair, Side
 from nixt_pipeline.fleet.compare.summaries import Kernel
 from nixt_pipeline.grouping import grouped
-from nixt_pipeline.quantities import plural
+from nixt_pipeline.quantities import listed, plural
 
 MeasureName = Literal["transfer", "waiting"]
 MEASURES: tuple[MeasureName, MeasureName] = ("transfer", "waiting")
@@ -37,8 +37,7 @@ class Location:
         """`in 16 of 32 communicators (DP Group 0, DP Group 2, DP Group 4 and 13 more), 15 times as long there`."""
         if self.slower == self.of:
             return f"in all {plural(self.of, 'communicator')}"
-        more = f" and {self.slower - _NAMED} more" if self.slower > _NAMED else ""
-        named = f"{', '.join(self.names[:_NAMED])}{more}"
+        named = listed(self.names, _NAMED)
         return f"in {self.slower} of {plural(self.of, 'communicator')} ({named}), {self.times:.3g} times as long there"
 
     def to_json(self) -> dict[str, Any]:

@@ -82,15 +82,13 @@ def of_blocks(values: Floats) -> Sample:
     n = len(values)
     if n <= _MIN_BLOCKS:
         return Sample(float(values.mean()), None, n)
-    splits = [_residuals(values, split) for split in range(2, n - 1)]
+    splits = [
+        np.concatenate([level - level.mean() for level in np.split(values, [split])]) for split in range(2, n - 1)
+    ]
     rest = min(splits, key=lambda residuals: float(residuals @ residuals))
     power = float(rest @ rest)
     r = max(0.0, float(rest[1:] @ rest[:-1]) / power) if power else 0.0
     return Sample(float(values.mean()), power / (n - 2), max(2.0, n * (1 - r) / (1 + r)))
-
-
-def _residuals(values: Floats, split: int) -> Floats:
-    return np.concatenate((values[:split] - values[:split].mean(), values[split:] - values[split:].mean()))
 
 
 def ratio_of_times(a: Floats, b: Floats, of: Sampling, error: float) -> Estimate | None:

@@ -8,7 +8,7 @@ from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.coverage import coverage_by_type
 from nixt_pipeline.reporting.rows import SHOWN_ROWS, Row, first_rows
-from nixt_pipeline.reporting.views import Fact, SectionView, TableView, table_view
+from nixt_pipeline.reporting.views import Fact, SectionView, table_view
 
 
 def coverage_parts(content: RunContent) -> SectionView:
@@ -33,7 +33,9 @@ def coverage_parts(content: RunContent) -> SectionView:
     notes = (
         () if gaps else ("Every communicator was captured completely, from its first recorded operation to its last.",)
     )
-    tables = [_coverage_by_type_table(table)]
+    by_type = columns_of("coll_type coll communicators records capture_rate")
+    caption = "Capture rate by placement and function"
+    tables = [table_view(caption, coverage_by_type(table), by_type, SHOWN_ROWS)]
     if gaps:
         caption = "Incompletely captured, least first"
         tables.append(table_view(caption, rows, columns, total=gaps, source="coverage"))
@@ -52,8 +54,3 @@ def _incomplete(coverage: pa.Table) -> tuple[int, list[Row]]:
     for row in rows:
         row["ranks"] = f"{count(row['ranks_seen'])} of {count(row['n_ranks'])}"
     return gaps.num_rows, rows
-
-
-def _coverage_by_type_table(coverage: pa.Table) -> TableView:
-    columns = columns_of("coll_type coll communicators records capture_rate")
-    return table_view("Capture rate by placement and function", coverage_by_type(coverage), columns, SHOWN_ROWS)

@@ -24,7 +24,13 @@ def quality_section(content: RunContent) -> SectionView:
         Fact("Foreign lines", count(manifest.foreign_lines)),
         Fact("Records the plugin says it lost", count(manifest.dropped_by_plugin)),
     )
-    tables = [_files_table(content), _bytes_table(content), _timing_table(content)]
+    by_status = [{"status": status, "files": files} for status, files in manifest.files.items()]
+    timed = columns_of("kind coll_timing_source records unusable_times", unusable_times="Without usable time")
+    tables = [
+        table_view("Files by status", by_status, columns_of("status files")),
+        _bytes_table(content),
+        table_view("How times were measured", content.rows("timing"), timed, SHOWN_ROWS, source="timing"),
+    ]
     problems = _problems(content)
     if problems is not None and problems.num_rows:
         columns = columns_of("path status problem size_bytes records")
@@ -51,32 +57,18 @@ def _problems(content: RunContent) -> pa.Table | None:
     return files.filter(pc.or_(pc.invert(fine), pc.is_valid(files["problem"])))
 
 
-def _files_table(content: RunContent) -> TableView:
-    rows = [{"status": status, "files": files} for status, files in content.manifest.files.items()]
-    return table_view("Files by status", rows, columns_of("status files"))
-
-
 def _bytes_table(content: RunContent) -> TableView:
     """Bytes by outcome, with the check that they add up to what was read."""
     counts = content.manifest.bytes
     read = counts.get("read", 0)
     rows: list[dict[str, Any]] = [{"outcome": name, "bytes": counts.get(name, 0)} for name in BYTE_OUTCOMES]
     total = sum(row["bytes"] for row in rows)
-    rows.append(
-        {
-            "outcome": "read, the sum of the above" if total == read else "read, which is NOT the sum of the above",
-            "bytes": read,
-        }
-    )
+    is_sum = "the sum of the above" if total == read else "which is NOT the sum of the above"
+    rows.append({"outcome": f"read, {is_sum}", "bytes": read})
     for row in rows:
         row["share"] = row["bytes"] / read if read else None
     columns = columns_of("outcome bytes share")
     return table_view("Where the bytes went", rows, columns)
-
-
-def _timing_table(content: RunContent) -> TableView:
-    columns = columns_of("kind coll_timing_source records unusable_times", unusable_times="Without usable time")
-    return table_view("How times were measured", content.rows("timing"), columns, SHOWN_ROWS, source="timing")
 
 
 def _reject_tables(content: RunContent) -> list[TableView]:
