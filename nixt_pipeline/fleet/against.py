@@ -159,15 +159,8 @@ def compare_with(
     groups = [
         sound_summaries(group, lambda name: stored_summary(name, facts[name], settings)) for group in reference.groups
     ]
-    found = [
-        compare_on_machines(
-            Side(group[0].run if reference.kind == "previous" else "its baseline", group),
-            Side(run.run, (run,)),
-            settings,
-        )
-        for group in groups
-        if group
-    ]
+    sides = [Side(group[0].run if reference.kind == "previous" else "its baseline", group) for group in groups if group]
+    found = [compare_on_machines(side, Side(run.run, (run,)), settings) for side in sides]
     return min(found, key=lambda comparison: abs(_value(comparison.transfer, "change") or 0.0), default=None)
 
 

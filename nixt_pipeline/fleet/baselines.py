@@ -207,11 +207,8 @@ def _alike(candidates: Sequence[Candidate], limits: Thresholds) -> list[Candidat
         for number, is_kept in zip(group, kept, strict=True):
             placed[number] = replace(placed[number], mode=mode)
             if not is_kept and placed[number].decision != "pinned":
-                placed[number] = replace(
-                    placed[number],
-                    fit=False,
-                    reason=f"unlike the other runs: takes {placed[number].level:.2f} times as long",
-                )
+                unlike = f"unlike the other runs: takes {placed[number].level:.2f} times as long"
+                placed[number] = replace(placed[number], fit=False, reason=unlike)
     return placed
 
 

@@ -149,13 +149,8 @@ def _series(model: str, sizes: Mapping[int, Sequence[Sequence[Row]]]) -> list[di
             rows = max(variants.values(), key=lambda rows: sum(row["payload_bytes"] for row in rows))
             points[name].append(_point(gpus, rows))
     return [
-        {
-            "model": model,
-            "series": _series_name(same, rows),
-            "same_kernel": same,
-            **row,
-            **(_trends(rows) if same else {}),
-        }
+        {"model": model, "series": _series_name(same, rows), "same_kernel": same, **row}
+        | (_trends(rows) if same else {})
         for (same, _), rows in points.items()
         if len(rows) > 1
         for row in rows
@@ -205,11 +200,8 @@ def _trends(rows: Sequence[Mapping[str, object]]) -> dict[str, float | None]:
         busbw, cvs = [row["busbw_gbs"] for row in rows], [row["busbw_cv"] for row in rows]
         if len(set(busbw)) > 1:
             # Of four points even a perfect order is 1 in 12 by chance; Spearman's own p-value says it is none.
-            chance = scipy.stats.kendalltau(gpus, busbw).pvalue
-            found |= {
-                "busbw_trend": float(scipy.stats.spearmanr(gpus, busbw).statistic),
-                "busbw_trend_p": float(chance),
-            }
+            found["busbw_trend_p"] = float(scipy.stats.kendalltau(gpus, busbw).pvalue)
+            found["busbw_trend"] = float(scipy.stats.spearmanr(gpus, busbw).statistic)
         if None not in cvs and len(set(cvs)) > 1:
             found["cv_trend"] = float(scipy.stats.spearmanr(gpus, cvs).statistic)
     return found

@@ -107,7 +107,12 @@ class RecordTyper:
         algobw, busbw = fields.bandwidths(prefix, coll, identity["n_ranks"])
         peer = fields.integer(fields.body, "p2p_peer", INT32) if kind == "p2p" else None
         sequence_number = fields.sequence_number(f"{prefix}_sn")
-        tail = (
+        known = {f"{prefix}_{key}" for key in _BODY_KEYS} | {prefix, "p2p_peer", "event_trace_sn", "event_trace_ts"}
+        fields.keep_unknown(value, body_key, known)
+        event = (
+            kind,
+            *identity.values(),
+            coll,
             fields.text(fields.body, f"{prefix}_algo"),
             fields.text(fields.body, f"{prefix}_proto"),
             sequence_number,
@@ -117,14 +122,6 @@ class RecordTyper:
             fields.text(fields.body, f"{prefix}_timing_source"),
             algobw,
             busbw,
-        )
-        known = {f"{prefix}_{key}" for key in _BODY_KEYS} | {prefix, "p2p_peer", "event_trace_sn", "event_trace_ts"}
-        fields.keep_unknown(value, body_key, known)
-        event = (
-            kind,
-            *identity.values(),
-            coll,
-            *tail,
             int(fields.flags),
             fields.extra_json(),
             self.file_id,

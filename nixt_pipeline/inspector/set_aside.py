@@ -24,10 +24,7 @@ _NFS_DELETED = re.compile(r"\.nfs[0-9a-fA-F]{8,}")
 # rsync writes a copy of `name` into `.name.Xa3f9Q` until it is complete.
 _RSYNC_COPY = re.compile(r"\..+\.[A-Za-z0-9]{6}", re.DOTALL)
 _LEFTOVERS = (
-    (
-        re.compile(r".+\.(?:part|partial|filepart|crdownload|tmp)", re.I | re.S),
-        "an unfinished copy",
-    ),
+    (re.compile(r".+\.(?:part|partial|filepart|crdownload|tmp)", re.I | re.S), "an unfinished copy"),
     (re.compile(r".+\.sw[a-p]", re.I | re.S), "an editor's swap file"),
     (re.compile(r".+~|#.+#", re.S), "an editor's copy"),
 )

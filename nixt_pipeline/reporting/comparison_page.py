@@ -8,6 +8,7 @@ from nixt_pipeline.fleet.compare.comparison import Comparison, Part
 from nixt_pipeline.fleet.compare.explanation import Explanation
 from nixt_pipeline.fleet.compare.location import MEASURES
 from nixt_pipeline.fleet.compare.wording import ALL_KERNELS, change_words, facts, headline, verdict_words
+from nixt_pipeline.grouping import grouped
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.inspector.runs import run_id
 from nixt_pipeline.quantities import change, number, percent, plural
@@ -89,7 +90,7 @@ def _sections(comparison: Comparison) -> list[SectionView]:
         sections.append(_explanation(comparison.explanation))
     sides = (("A", comparison.a.runs), ("B", comparison.b.runs))
     runs = [{"side": side, "run": run.run, **run.facts} for side, runs in sides for run in runs]
-    columns = columns_of("side run gpus parallelism nccl_version git_revs capture_rate")  # fmt: skip
+    columns = columns_of("side run gpus parallelism nccl_version git_revs capture_rate")
     sections.append(SectionView("runs", "Runs", tables=(table_view("The runs of both sides", runs, columns),)))
     return sections
 
@@ -97,7 +98,7 @@ def _sections(comparison: Comparison) -> list[SectionView]:
 def _explanation(explanation: Explanation) -> SectionView:
     """The findings of the slower side, and what they cost beside the difference."""
     rows = [{**asdict(cause), "where": cause.where, "lost": cause.rank_seconds} for cause in explanation.causes]
-    columns = columns_of("run severity kind where lost", severity="Urgency", kind="Finding")  # fmt: skip
+    columns = columns_of("run severity kind where lost", severity="Urgency", kind="Finding")
     return SectionView(
         "explained",
         "What findings explain",
@@ -150,12 +151,8 @@ def _kernels(comparison: Comparison) -> SectionView:
 def _figures(comparison: Comparison) -> tuple[FigureView, ...]:
     if not comparison.kernels:
         return ()
-    panels = [
-        draw_intervals(
-            name, [part for part in comparison.parts if part.name == name][: _DRAWN_KERNELS + 1], comparison.margin
-        )
-        for name in MEASURES
-    ]
+    parts = grouped(comparison.parts, lambda part: part.name)
+    panels = [draw_intervals(name, parts[name][: _DRAWN_KERNELS + 1], comparison.margin) for name in MEASURES]
     drawn = plural(min(len(comparison.kernels), _DRAWN_KERNELS), "kernel")
     return (
         FigureView(
@@ -181,11 +178,8 @@ def draw_intervals(name: str, parts: Sequence[Part], margin: float) -> str:
             # Only as high as the dot: names and numbers stand above it.
             borders = [-margin, margin]
             axes.vlines(borders, position - 0.22, position + 0.22, color=INK, linewidth=0.7, linestyle=(0, (2, 2)))
-        title_rows(
-            axes,
-            [shorten(label, _LABEL_CHARACTERS) for label, _, _ in known],
-            [change(e.change) for _, _, e in known],
-        )
+        names = [shorten(label, _LABEL_CHARACTERS) for label, _, _ in known]
+        title_rows(axes, names, [change(e.change) for _, _, e in known])
         ends = [abs(value) for _, _, e in known for value in (e.low, e.high)]
         reach = max(0.1, min(_WIDEST, max(ends, default=0.1)) * 1.05)
         axes.set_xlim(-reach, reach)
@@ -193,10 +187,6 @@ def draw_intervals(name: str, parts: Sequence[Part], margin: float) -> str:
         axes.set_xticks(ticks, [f"{100 * tick:+.3g} %" for tick in ticks])
 
     words = ", ".join(f"{label} {change(e.change)}" for label, _, e in known[:_DRAWN_KERNELS])
-    return chart(
-        f"intervals-{name}",
-        0.8 + 0.36 * max(len(known), 1),
-        draw,
-        f"Change of the {name}: {words}",
-        f"change of the {name}" if name == "transfer" else "change of waiting, of the whole time",
-    )
+    title = f"change of the {name}" if name == "transfer" else "change of waiting, of the whole time"
+    height_inches = 0.8 + 0.36 * max(len(known), 1)
+    return chart(f"intervals-{name}", height_inches, draw, f"Change of the {name}: {words}", title)

@@ -15,6 +15,8 @@ from nixt_pipeline.reporting.text import plain
 from nixt_pipeline.store.files import replacing, write_table
 
 SCHEMA = 1
+# What the report for programs has of the manifest.
+_OF_MANIFEST = ("ingested_at", "source_dir", "run_info", "records", "files", "rejected_lines")
 
 
 def downloads(content: RunContent) -> tuple[tuple[Source, int], ...]:
@@ -66,38 +68,28 @@ def report_json(content: RunContent) -> str:
     diagnosis = content.diagnosis
     findings = diagnosis.findings if diagnosis else ()
     stated = diagnosis.to_json() if diagnosis else {}
-    return (
-        json_text(
-            {
-                "schema": SCHEMA,
-                "run": content.manifest.run,
-                "page": "index.html",
-                "verdict": stated.get("verdict"),
-                "in_words": verdict_sentence(diagnosis),
-                "coverage": stated.get("coverage"),
-                "findings": [
-                    {"anchor": anchor, "where": where(finding), **finding.to_json()}
-                    for anchor, finding in zip(finding_anchors(findings), findings, strict=True)
-                ],
-                "ingested_at": content.manifest.ingested_at,
-                "source_dir": content.manifest.source_dir,
-                "run_info": content.manifest.run_info,
-                "records": content.manifest.records,
-                "files": content.manifest.files,
-                "rejected_lines": content.manifest.rejected_lines,
-                "tables": {
-                    item.name: {
-                        "title": item.title,
-                        "rows": rows,
-                        "columns": content.tables[item.name].column_names,
-                        "csv": f"data/{item.name}.csv",
-                        "parquet": f"data/{item.name}.parquet",
-                        "parameters": {name: plain(value) for name, value in item.parameters.items()},
-                    }
-                    for item, rows in downloads(content)
-                },
-            },
-            indent=1,
-        )
-        + "\n"
-    )
+    report = {
+        "schema": SCHEMA,
+        "run": content.manifest.run,
+        "page": "index.html",
+        "verdict": stated.get("verdict"),
+        "in_words": verdict_sentence(diagnosis),
+        "coverage": stated.get("coverage"),
+        "findings": [
+            {"anchor": anchor, "where": where(finding), **finding.to_json()}
+            for anchor, finding in zip(finding_anchors(findings), findings, strict=True)
+        ],
+        **{name: getattr(content.manifest, name) for name in _OF_MANIFEST},
+        "tables": {
+            item.name: {
+                "title": item.title,
+                "rows": rows,
+                "columns": content.tables[item.name].column_names,
+                "csv": f"data/{item.name}.csv",
+                "parquet": f"data/{item.name}.parquet",
+                "parameters": {name: plain(value) for name, value in item.parameters.items()},
+            }
+            for item, rows in downloads(content)
+        },
+    }
+    return json_text(report, indent=1) + "\n"

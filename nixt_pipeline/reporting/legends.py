@@ -14,33 +14,24 @@ WAIT_AND_TRANSFER = (LegendEntry("waiting", WAIT_COLOUR), LegendEntry("transfer"
 
 
 def type_legend(coll_types: Iterable[str | None]) -> tuple[LegendEntry, ...]:
-    """The placements that occur."""
-    return tuple(LegendEntry(name, colour_of(name)) for name in types_present(coll_types))
+    """The placements that occur, in display order."""
+    present = set(coll_types)
+    return tuple(LegendEntry(name, colour_of(name)) for name in COLL_TYPES if name in present)
 
 
 def share_legend(scale: float = 1.0) -> tuple[LegendEntry, ...]:
     """The classes of a map of shares; the last one is open when the limits are scaled down."""
     lower = (0.0, *(upper for upper, _ in SHARE_CLASSES[:-1]))
-    return tuple(
-        LegendEntry(
-            f"{low * scale * 100:g} % and more"
-            if upper == 1 and scale < 1
-            else f"{low * scale * 100:g} to {upper * scale * 100:g} %",
-            colour,
-        )
-        for low, (upper, colour) in zip(lower, SHARE_CLASSES, strict=True)
-    )
+    entries = []
+    for low, (upper, colour) in zip(lower, SHARE_CLASSES, strict=True):
+        rest = "% and more" if upper == 1 and scale < 1 else f"to {upper * scale * 100:g} %"
+        entries.append(LegendEntry(f"{low * scale * 100:g} {rest}", colour))
+    return tuple(entries)
 
 
 def type_order(coll_type: str | None) -> int:
     """Position of a placement class in displays; unknown ones last."""
     return COLL_TYPES.index(coll_type) if coll_type in COLL_TYPES else len(COLL_TYPES)
-
-
-def types_present(coll_types: Iterable[str | None]) -> list[str]:
-    """The placement classes that occur, in display order, for a legend."""
-    present = set(coll_types)
-    return [name for name in COLL_TYPES if name in present]
 
 
 def message_sizes(table: pa.Table) -> str:

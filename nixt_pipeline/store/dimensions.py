@@ -177,12 +177,8 @@ def _machines(
     """The machine of each seat whose host name is that of several; usually there is none."""
     for communicator in too_few_names(seats):
         hostnames = {process[0] for process, key, _ in seats if key == communicator}
-        held = _held(
-            generation,
-            {process for process, _, _ in seats if process[0] in hostnames and None not in process},
-            common,
-            settings,
-        )
+        processes = {process for process, _, _ in seats if process[0] in hostnames and None not in process}
+        held = _held(generation, processes, common, settings)
         names = machine_names(held, communicator)
         if names:
             return names
@@ -203,12 +199,9 @@ def _places(
     several = crowded((on_machine[seat], *seat[1:]) for seat in seats)
     wrote = {seat[0] for seat in seats if on_machine[seat] in several and None not in seat[0]}
     found = find_places(
-        seat._replace(
-            incarnation=incarnation[seat.communicator],
-            process=on_machine[seat.process, seat.communicator, seat.rank],
-        )
+        seat._replace(incarnation=incarnation[seat.communicator], process=process)
         for seat in _held(generation, wrote, common, settings)
-        if on_machine[seat.process, seat.communicator, seat.rank] in several
+        if (process := on_machine[seat.process, seat.communicator, seat.rank]) in several
     )
     # A broken record without a rank goes with the first of its process.
     first: dict[Process, Place] = {}
@@ -265,16 +258,12 @@ def write_dimensions(generation: Path, run: str, settings: Settings) -> dict[str
 
 
 def _presence(generation: Path, settings: Settings) -> pa.Table:
-    thresholds = settings.thresholds
+    limits = settings.thresholds.ingest
     parts = [str(path) for path in layout.table_files(generation, "events")]
     if not parts:
         columns = [column for column in taxonomy.MEMBERSHIP_COLUMNS[2:] if column.name != "process"]
         return taxonomy.schema(tuple(columns)).empty_table()
-    parameters = {
-        "parts": parts,
-        "earliest": thresholds.ingest.min_timestamp_us,
-        "latest": thresholds.ingest.max_timestamp_us,
-    }
+    parameters = {"parts": parts, "earliest": limits.min_timestamp_us, "latest": limits.max_timestamp_us}
     with connect(settings) as con:
         return pa.table(con.sql(_PRESENCE, params=parameters).to_arrow_table())
 

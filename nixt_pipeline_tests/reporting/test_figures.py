@@ -2,7 +2,7 @@ from collections.abc import Collection
 
 import pyarrow as pa
 
-from nixt_pipeline.reporting.legends import types_present
+from nixt_pipeline.reporting.legends import type_legend
 from nixt_pipeline.reporting.sections.distributions import Curve, ecdf_figure
 from nixt_pipeline.reporting.sections.entities import MAX_ENTITIES, last_arrivals, range_panels
 from nixt_pipeline.reporting.sections.kernels import hottest
@@ -195,7 +195,8 @@ def test_more_sizes_than_columns_are_grouped_by_powers_of_two() -> None:
 
 
 def test_placements_are_listed_in_display_order_whatever_the_iterable() -> None:
-    assert types_present(iter(["mixed", None, "nic-only", "mixed"])) == ["nic-only", "mixed"]
+    legend = type_legend(iter(["mixed", None, "nic-only", "mixed"]))
+    assert [entry.label for entry in legend] == ["nic-only", "mixed"]
 
 
 def test_functions_beyond_the_largest_share_a_bar_that_counts_them() -> None:

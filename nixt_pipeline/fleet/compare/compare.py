@@ -39,17 +39,14 @@ class ComparisonError(NixtError, ValueError):
     """Runs that cannot be put side by side as they were given; the message says why."""
 
 
-def compare_runs(
-    a: Sequence[str], b: Sequence[str], settings: Settings, names: tuple[str, str] = ("", "")
-) -> Comparison:
+def compare_runs(a: Sequence[str], b: Sequence[str], settings: Settings, names: tuple[str, str]) -> Comparison:
     """Compare the stored runs `b` with the stored runs `a`, the reference; of runs of several workloads those that do
     the same. Raises `UnknownRunError` and `ComparisonError`."""
     both = sorted({*a} & {*b})
     if both or not a or not b:
         raise ComparisonError(f"run {both[0]} is on both sides" if both else "one side of the comparison has no run")
     side_a, side_b = (
-        Side(name or ", ".join(runs), tuple(load_summary(run, settings) for run in runs))
-        for name, runs in zip(names, (a, b), strict=True)
+        Side(name, tuple(load_summary(run, settings) for run in runs)) for name, runs in zip(names, (a, b), strict=True)
     )
     kept_a, kept_b = of_one_workload(side_a, side_b, settings.thresholds)
     left_out = {run.run for run in (*side_a.runs, *side_b.runs)} - {run.run for run in (*kept_a.runs, *kept_b.runs)}

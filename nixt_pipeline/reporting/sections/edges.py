@@ -56,9 +56,8 @@ def edges_section(_content: RunContent, table: pa.Table) -> SectionView:
     """Dumbbells of both ends' times, and the edges as a table."""
     panels = edge_panels(table)
     cut = max(panel.total for panel in panels)
-    shown = (
-        f" Of up to {count(cut)} edges those with the longest and the shortest transfers." if cut > MAX_EDGES else ""
-    )
+    which = f" Of up to {count(cut)} edges those with the longest and the shortest transfers."
+    shown = which if cut > MAX_EDGES else ""
     figure = FigureView(
         "".join(draw_edges(panel, f"edges-{position}") for position, panel in enumerate(panels, start=1)),
         f"Median times of both ends; the line between them is the waiting of the longer one.{shown} Logarithmic axis.",

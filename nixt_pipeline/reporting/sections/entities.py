@@ -46,24 +46,22 @@ _SPATIAL_COLUMNS = columns_of(
 
 def entities_section(content: RunContent, table: pa.Table) -> SectionView:
     """Who came last, bandwidth ranges, and all hosts and processes as tables."""
-    drawn, tables = [], []
+    drawn: list[FigureView] = []
+    tables: list[TableView] = []
     one_host_types = _within_host(content)
     for level, plural_name in (("host", "hosts"), ("process", "processes")):
         of_level = at_level(table, level)
         if of_level.num_rows:
-            drawn += [
-                *_last_figure(table, level, plural_name, one_host_types),
-                *_range_figure(table, level, plural_name),
-            ]
+            drawn += _last_figure(table, level, plural_name, one_host_types)
+            drawn += _range_figure(table, level, plural_name)
             columns = (Column("entity", level.capitalize()), *_SPATIAL_COLUMNS)
             caption = f"By {level}, largest excess of last arrivals first"
             rows, total = _most_often_last(of_level), of_level.num_rows
             tables.append(table_view(caption, rows, columns, total=total, source="spatial_correlation"))
     if "hosts" in content.tables:
         tables.append(_hosts_table(content, between_hosts(at_level(table, "host"), one_host_types)))
-    return SectionView(
-        "", "", notes=(SHORTEST_IS_LAST, message_sizes(table)), figures=tuple(drawn), tables=tuple(tables)
-    )
+    notes = (SHORTEST_IS_LAST, message_sizes(table))
+    return SectionView("", "", notes=notes, figures=tuple(drawn), tables=tuple(tables))
 
 
 def _within_host(content: RunContent) -> set[str]:
@@ -77,14 +75,8 @@ def _within_host(content: RunContent) -> set[str]:
 
 def _most_often_last(of_level: pa.Table) -> list[Row]:
     last, expected = (pc.fill_null(of_level[name], 0) for name in ("last_arrivals", "expected_last_arrivals"))
-    return first_rows(
-        of_level.append_column("excess", pc.subtract(last, expected)),
-        SHOWN_ROWS,
-        "-excess",
-        "entity",
-        "coll",
-        "coll_type",
-    )
+    with_excess = of_level.append_column("excess", pc.subtract(last, expected))
+    return first_rows(with_excess, SHOWN_ROWS, "-excess", "entity", "coll", "coll_type")
 
 
 def _hosts_table(content: RunContent, compared: pa.Table) -> TableView:
@@ -108,13 +100,9 @@ def _hosts_table(content: RunContent, compared: pa.Table) -> TableView:
         expected="Expected if equal",
         first_dump_us="First record",
     )
+    caption = "Hosts, those with findings first"
     return table_view(
-        "Hosts, those with findings first",
-        rows,
-        columns,
-        SHOWN_HOSTS,
-        source="hosts",
-        anchor_of=lambda row: host_anchor(row["hostname"]),
+        caption, rows, columns, SHOWN_HOSTS, source="hosts", anchor_of=lambda row: host_anchor(row["hostname"])
     )
 
 

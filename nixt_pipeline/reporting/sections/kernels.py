@@ -120,21 +120,19 @@ def kernels_section(_content: RunContent, table: pa.Table) -> SectionView:
         " exec_time_p50_us exec_time_p99_us wait_us",
         busbw_cv="Variation (CV)",
     )
+    total = table.num_rows
     drawn: tuple[FigureView, ...] = ()
     if kernels:
-        shown, total = len(kernels), table.num_rows
-        which = (
-            f"The {shown} hottest of {count(total)} kernels carry"
-            if shown < total
-            else f"All {total} kernels together carry"
-        )
+        shown = len(kernels)
+        hottest_ones = f"The {shown} hottest of {count(total)} kernels"
+        which = hottest_ones if shown < total else f"All {total} kernels together"
         drawn = (
             FigureView(
                 draw_kernels(table),
                 "Bars: share of the payload of the whole run; line: cumulative share.",
                 anchor="figure-kernels",
                 title="Share of the bytes",
-                reading=f"{which} {percent(kernels[-1]['cumulative_share_of_payload'])} of the observed payload.",
+                reading=f"{which} carry {percent(kernels[-1]['cumulative_share_of_payload'])} of the observed payload.",
                 legend=(
                     *type_legend(row["coll_type"] for row in kernels),
                     LegendEntry("cumulative share", INK, "line"),
@@ -143,15 +141,9 @@ def kernels_section(_content: RunContent, table: pa.Table) -> SectionView:
             *kernel_ranges(table),
         )
     notes = ("A kernel is one function on one communicator shape (ranks r, NCCL nodes n) with one message size.",)
+    by_bytes, source = "Hot kernels by observed payload", "hot_kernels"
     tables = (
-        table_view(
-            "Hot kernels by observed payload",
-            rows,
-            payload,
-            total=table.num_rows,
-            source="hot_kernels",
-            anchor_of=kernel_anchor,
-        ),
-        table_view("Bandwidth and time of the same kernels", rows, times, total=table.num_rows, source="hot_kernels"),
+        table_view(by_bytes, rows, payload, total=total, source=source, anchor_of=kernel_anchor),
+        table_view("Bandwidth and time of the same kernels", rows, times, total=total, source=source),
     )
     return SectionView("", "", notes=notes, figures=drawn, tables=tables)

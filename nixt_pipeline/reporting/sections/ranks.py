@@ -54,21 +54,21 @@ def _with_shares(table: pa.Table) -> pa.Table:
     return table.append_column("share", share)
 
 
-def rank_maps(table: pa.Table, limit: int = MAX_COMMUNICATORS) -> tuple[RankMap, ...]:
+def rank_maps(table: pa.Table) -> tuple[RankMap, ...]:
     """A map for each launch and kernel of `rank_times`."""
     shares = _with_shares(table)
     kernels = shares.group_by(["incarnation", "rank_by_bytes"]).aggregate([]).to_pylist()
     prefix = prefixes(kernel["incarnation"] for kernel in kernels)
     return tuple(
-        _map(prefix[kernel["incarnation"]], matching(shares, kernel), limit)
+        _map(prefix[kernel["incarnation"]], matching(shares, kernel))
         for kernel in sorted(kernels, key=lambda kernel: (kernel["incarnation"], kernel["rank_by_bytes"]))
     )
 
 
-def _map(prefix: str, kernel: pa.Table, limit: int) -> RankMap:
+def _map(prefix: str, kernel: pa.Table) -> RankMap:
     worst = kernel.group_by(["comm_name", "id"]).aggregate([("share", "max")])
     worst = worst.append_column("worst", pc.fill_null(worst["share_max"], 0.0))
-    uneven = first_rows(worst, limit, "-worst", "comm_name", "id")
+    uneven = first_rows(worst, MAX_COMMUNICATORS, "-worst", "comm_name", "id")
     shown = [matching(kernel, {name: row[name] for name in ("comm_name", "id")}).to_pylist() for row in uneven]
     first = shown[0][0]
     n_ranks = first["n_ranks"]
@@ -97,9 +97,8 @@ def _shares(rows: list[Row], n_ranks: int, per_column: int) -> tuple[float | Non
 
 
 def _ranges(rows: list[Row]) -> tuple[Row, ...]:
-    timed = sorted(
-        (row for row in rows if row["exec_time_p50_us"] is not None), key=lambda row: row["exec_time_p50_us"]
-    )
+    timed = [row for row in rows if row["exec_time_p50_us"] is not None]
+    timed.sort(key=lambda row: row["exec_time_p50_us"])
     half = MAX_RANGES // 2
     shown = timed if len(timed) <= MAX_RANGES else timed[:half] + timed[-half:]
     named = [{**row, "process": plain(row["process"])} for row in shown]
@@ -112,11 +111,9 @@ def ranks_section(_content: RunContent, table: pa.Table) -> SectionView:
     rows = first_rows(_with_shares(table), SHOWN_ROWS, "-share")
     maps = rank_maps(earliest)
     cut = max(maps, key=lambda data: data.total)
-    note = (
-        f" The most uneven {len(cut.communicators)} of up to {count(cut.total)} communicators."
-        if (cut.total > len(cut.communicators))
-        else ""
-    )
+    note, drawn = "", len(cut.communicators)
+    if cut.total > drawn:
+        note = f" The most uneven {drawn} of up to {count(cut.total)} communicators."
     grouped = max(data.ranks_per_column for data in maps)
     note += f" A column is up to {grouped} ranks, the largest share of them." if grouped > 1 else ""
     figures = (

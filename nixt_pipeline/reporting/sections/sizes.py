@@ -137,11 +137,8 @@ def sizes_section(_content: RunContent, table: pa.Table) -> SectionView:
     )
     drawn: tuple[FigureView, ...] = ()
     if data.cells:
-        cut = (
-            f" The {len(data.rows)} of {count(data.total_rows)} shapes with most records."
-            if data.total_rows > len(data.rows)
-            else ""
-        )
+        shown, total_rows = len(data.rows), data.total_rows
+        cut = f" The {shown} of {count(total_rows)} shapes with most records." if total_rows > shown else ""
         decades = sorted({decade_of(records) for _, _, records in data.cells})
         total = pc.sum(table["records"]).as_py()
         drawn = (
