@@ -21,11 +21,15 @@ WIRE_BYTES = derived(
 )
 
 EXEC_TIME_P50 = derived("exec_time_p50_us", "us", "Median execution time, waiting for peers included")
-BUSBW_P10 = derived("busbw_p10_gbs", "GB/s", "10th percentile of bus bandwidth, waiting included")
-BUSBW_P25 = derived("busbw_p25_gbs", "GB/s", "25th percentile of bus bandwidth, waiting included")
-BUSBW_P50 = derived("busbw_p50_gbs", "GB/s", "Median bus bandwidth, waiting included")
-BUSBW_P75 = derived("busbw_p75_gbs", "GB/s", "75th percentile of bus bandwidth, waiting included")
-BUSBW_P90 = derived("busbw_p90_gbs", "GB/s", "90th percentile of bus bandwidth, waiting included")
+
+
+def busbw(*percentiles: int) -> tuple[Column, ...]:
+    """Percentiles of bus bandwidth, of which the 50th is called the median."""
+    words = {number: "Median" if number == 50 else f"{number}th percentile of" for number in percentiles}
+    return tuple(
+        derived(f"busbw_p{number}_gbs", "GB/s", f"{word} bus bandwidth, waiting included")
+        for number, word in words.items()
+    )
 
 
 def large_messages(settings: Settings) -> dict[str, object]:

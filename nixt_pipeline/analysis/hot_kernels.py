@@ -2,14 +2,12 @@
 
 from nixt_pipeline.analysis.base import TOP, Analysis, Highlights, Row
 from nixt_pipeline.analysis.columns import (
-    BUSBW_P10,
-    BUSBW_P50,
-    BUSBW_P90,
     EXEC_TIME_P50,
     PAYLOAD_BYTES,
     RECORDS,
     TRANSFER_BUSBW_P50,
     WIRE_BYTES,
+    busbw,
     event,
 )
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
@@ -181,9 +179,7 @@ ANALYSIS = Analysis(
         derived(
             "wait_us", "us", "Rank time spent waiting for the last rank, over the complete cells; null without any"
         ),
-        BUSBW_P10,
-        BUSBW_P50,
-        BUSBW_P90,
+        *busbw(10, 50, 90),
         derived("busbw_max_gbs", "GB/s", "Highest bus bandwidth: usually the last rank to arrive"),
         derived(
             "busbw_cv", "", "Coefficient of variation of bus bandwidth over all records (population deviation / mean)"

@@ -1,7 +1,7 @@
 """How bandwidth goes with any other column: software versions, timing source, the role of the communicator."""
 
 from nixt_pipeline.analysis.base import Analysis, Highlights, Row
-from nixt_pipeline.analysis.columns import BUSBW_P25, BUSBW_P50, BUSBW_P75, EXEC_TIME_P50, RECORDS, event
+from nixt_pipeline.analysis.columns import EXEC_TIME_P50, RECORDS, busbw, event
 from nixt_pipeline.analysis.summary_histogram import RANKED
 from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role
 
@@ -70,9 +70,7 @@ ANALYSIS = Analysis(
         Column("value", STRING, Role.DERIVED, "", "Its value as text; null where it was not written"),
         *event("coll", "coll_type"),
         RECORDS,
-        BUSBW_P25,
-        BUSBW_P50,
-        BUSBW_P75,
+        *busbw(25, 50, 75),
         EXEC_TIME_P50,
     ),
     key=("attribute", "value", "coll", "coll_type"),

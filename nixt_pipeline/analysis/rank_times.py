@@ -1,7 +1,7 @@
 """How long each rank of each communicator spends in the hottest collectives, with the place where it runs."""
 
 from nixt_pipeline.analysis.base import Analysis, Highlights, Row, Shares
-from nixt_pipeline.analysis.columns import BUSBW_P50, EXEC_TIME_P50, RECORDS, event
+from nixt_pipeline.analysis.columns import EXEC_TIME_P50, RECORDS, busbw, event
 from nixt_pipeline.analysis.distributions import KERNEL, OF_HOSTS, SAMPLES
 from nixt_pipeline.analysis.hot_kernels import LABEL
 from nixt_pipeline.analysis.variation import HOTTEST
@@ -85,7 +85,7 @@ ANALYSIS = Analysis(
         EXEC_TIME_P50,
         derived("exec_time_p75_us", "us", "75th percentile of execution time, waiting included"),
         derived("exec_time_max_us", "us", "Longest execution time"),
-        BUSBW_P50,
+        *busbw(50),
         derived("above_lowest_us", "us", "Mean above the lowest mean of a rank of the communicator: its waiting"),
     ),
     key=("incarnation", "label", "id", "comm_name", "rank", "hostname", "pid"),

@@ -2,13 +2,11 @@
 
 from nixt_pipeline.analysis.base import Analysis, Highlights, Row, Shares
 from nixt_pipeline.analysis.columns import (
-    BUSBW_P10,
-    BUSBW_P50,
-    BUSBW_P90,
     EXEC_TIME_P50,
     LEAST_BYTES,
     MIN_MESSAGE_BYTES,
     RECORDS,
+    busbw,
     event,
     large_messages,
 )
@@ -144,9 +142,7 @@ ANALYSIS = Analysis(
         *event("coll", "coll_type"),
         MIN_MESSAGE_BYTES,
         RECORDS,
-        BUSBW_P10,
-        BUSBW_P50,
-        BUSBW_P90,
+        *busbw(10, 50, 90),
         EXEC_TIME_P50,
         count(
             "cells", "collectives", "Complete collectives it took part in, of functions in which all ranks end together"

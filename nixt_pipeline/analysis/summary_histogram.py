@@ -1,7 +1,7 @@
 """How often each operation was recorded, and how many bytes it stands for."""
 
 from nixt_pipeline.analysis.base import TOP, Analysis, Highlights, Row, total
-from nixt_pipeline.analysis.columns import BUSBW_P50, EXEC_TIME_P50, PAYLOAD_BYTES, RECORDS, WIRE_BYTES, event
+from nixt_pipeline.analysis.columns import EXEC_TIME_P50, PAYLOAD_BYTES, RECORDS, WIRE_BYTES, busbw, event
 from nixt_pipeline.inspector.taxonomy import RUN, count, derived
 
 # For `quantile_of_counts`: how many of the records `n` of a pool, by its `number`, have at most each of the times and
@@ -93,7 +93,7 @@ ANALYSIS = Analysis(
         derived("share_of_payload", "", "Share of the run's observed message bytes, 0 to 1"),
         count("unusable_times", "records", "Records without a usable execution time"),
         EXEC_TIME_P50,
-        BUSBW_P50,
+        *busbw(50),
     ),
     key=("kind", "coll", "coll_type"),
     fractions=("share_of_records", "share_of_payload"),

@@ -4,14 +4,12 @@ from statistics import median
 
 from nixt_pipeline.analysis.base import Analysis, Highlights, Row, Shares
 from nixt_pipeline.analysis.columns import (
-    BUSBW_P25,
-    BUSBW_P50,
-    BUSBW_P75,
     EXEC_TIME_P50,
     LEAST_BYTES,
     MIN_MESSAGE_BYTES,
     RECORDS,
     TRANSFER_BUSBW_P50,
+    busbw,
     event,
     large_messages,
 )
@@ -135,9 +133,7 @@ ANALYSIS = Analysis(
         MIN_MESSAGE_BYTES,
         *event("coll", "coll_type"),
         RECORDS,
-        BUSBW_P25,
-        BUSBW_P50,
-        BUSBW_P75,
+        *busbw(25, 50, 75),
         EXEC_TIME_P50,
         count(
             "cells",
