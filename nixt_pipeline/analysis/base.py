@@ -188,10 +188,10 @@ def _mentioned(sql: str, values: dict[str, object]) -> dict[str, object]:
     return {name: values[name] for name in set(re.findall(r"\$(\w+)", sql))}
 
 
-def number_of_passes(con: duckdb.DuckDBPyConnection) -> int:
-    """How many passes keep the records of one of them below `RECORDS_PER_PASS`; at least 1."""
+def number_of_passes(con: duckdb.DuckDBPyConnection, records_per_pass: int = RECORDS_PER_PASS) -> int:
+    """How many passes keep the records of each at `records_per_pass` or less; at least 1."""
     [(records,)] = con.execute("SELECT count(*) FROM events").fetchall()
-    return max(1, -(-int(records) // RECORDS_PER_PASS))
+    return max(1, -(-int(records) // records_per_pass))
 
 
 def query(

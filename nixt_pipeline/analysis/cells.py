@@ -29,11 +29,13 @@ from nixt_pipeline.store.seals import damage, data_name, derived_seals, noting
 # Changes whenever the cells would: the Dagster code_version of the asset.
 VERSION = "1"
 
-# Loading the compiled code takes about as long as grouping so many records without it.
+# Loading the compiled code takes about as long as grouping this many records without it.
 GATHER_FROM_RECORDS = 2_000_000
 # A stream whose numbers are so far apart that its array would take more than this for each record is grouped.
 _BYTES_PER_RECORD = 256
-# A cell takes about as much memory in DuckDB as so many records in other analyses.
+# What the cells of one pass over the records may occupy; a job of 37 million records has 3 million, in one pass.
+BYTES_PER_PASS = 256 << 20
+# A cell takes about as much memory in DuckDB as this many records in other analyses.
 _RECORDS_OF_A_CELL = 32
 
 # Grouping and joining by five strings and numbers costs several times as much as by their 64-bit hash. A stream is what
@@ -230,25 +232,31 @@ WITH placed AS (
 _IMPLAUSIBLE = {"implausible": int(RecordFlag.TIMESTAMP_IMPLAUSIBLE)}
 
 
-def cell_batches(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
+def cell_batches(
+    con: duckdb.DuckDBPyConnection,
+    gather_from_records: int = GATHER_FROM_RECORDS,
+    bytes_per_pass: int = BYTES_PER_PASS,
+    records_per_pass: int = base.RECORDS_PER_PASS,
+) -> Iterator[pa.RecordBatch]:
     """The cells of a run, with the names of `CELL_COLUMNS`, sorted within each pass; `con` comes from `open_run`.
 
-    Leaves temporary tables on the connection.
+    From `gather_from_records` on they are gathered in arrays, of `bytes_per_pass` at a time; what is left is grouped by
+    SQL, in passes of about `records_per_pass`. Leaves temporary tables on the connection.
     """
     con.execute(_STREAMS)
     [(records, collectives)] = con.sql(
         "SELECT coalesce(sum(records), 0), coalesce(sum(records - records_p2p), 0) FROM membership"
     ).fetchall()
     gathered = 0
-    if records >= GATHER_FROM_RECORDS:
-        for batch in _gather(con):
+    if records >= gather_from_records:
+        for batch in _gather(con, bytes_per_pass):
             gathered += pa.compute.sum(batch.column("ranks_seen")).as_py()
             yield batch
     if gathered < collectives:
-        yield from _group(con)
+        yield from _group(con, records_per_pass)
 
 
-def _gather(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
+def _gather(con: duckdb.DuckDBPyConnection, bytes_per_pass: int) -> Iterator[pa.RecordBatch]:
     """The cells of the streams that fit into arrays. Fills `gathered_streams` and `repeated_cells`."""
     from nixt_pipeline.analysis import dense_cells as dense
 
@@ -260,7 +268,7 @@ def _gather(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
     ]
     chosen = pa.table({"stream": pa.array([stream.stream for stream in streams], pa.uint64())})  # noqa: F841 (in the SQL)
     con.execute("INSERT INTO gathered_streams FROM chosen")
-    for stretches in dense.passes(streams):
+    for stretches in dense.passes(streams, bytes_per_pass):
         cells = dense.DenseCells(stretches)
         for records in con.sql(_TO_GATHER, params=missing | _IMPLAUSIBLE).to_arrow_reader(ROW_GROUP_ROWS):
             cells.add(records)
@@ -271,11 +279,11 @@ def _gather(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
             yield from con.sql(_GATHERED, params=missing).to_arrow_reader(ROW_GROUP_ROWS)
 
 
-def _group(con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
+def _group(con: duckdb.DuckDBPyConnection, records_per_pass: int) -> Iterator[pa.RecordBatch]:
     """The cells that were not gathered, by SQL."""
     con.execute(_LEFT)
     [(approximate_cells,)] = con.sql(_APPROXIMATE_CELLS).fetchall()
-    passes = approximate_cells // max(base.RECORDS_PER_PASS // _RECORDS_OF_A_CELL, 1) + 1
+    passes = approximate_cells // max(records_per_pass // _RECORDS_OF_A_CELL, 1) + 1
     for number in range(passes):
         parameters = _IMPLAUSIBLE | {"passes": passes, "pass": number}
         yield from con.sql(_GROUPED, params=parameters).to_arrow_reader(ROW_GROUP_ROWS)

@@ -38,8 +38,6 @@ _CELL = np.dtype(
 NO_SIZE = 2**64 - 1
 NO_DUMP = -(2**63)
 _EMPTY = (np.inf, np.inf, -np.inf, 0.0, 2**63 - 1, NO_DUMP, NO_SIZE, -1, -1, 0, 0, 0, False, False)
-# What the cells of one pass over the records may occupy; a job of 37 million records has 3 million, in one pass.
-BYTES_PER_PASS = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -57,16 +55,16 @@ def cell_bytes(ranks: int) -> float:
     return _CELL.itemsize + ranks / 8
 
 
-def passes(streams: Iterable[Stretch]) -> Iterator[list[Stretch]]:
-    """The streams in their order, cut so that the cells of each pass fit into `BYTES_PER_PASS`."""
+def passes(streams: Iterable[Stretch], bytes_per_pass: int) -> Iterator[list[Stretch]]:
+    """The streams in their order, cut so that the cells of each pass fit into `bytes_per_pass`."""
     chosen: list[Stretch] = []
-    room = float(BYTES_PER_PASS)
+    room = float(bytes_per_pass)
     for stream in streams:
         first, left, size = stream.first_sn, stream.numbers, cell_bytes(stream.ranks)
         while left:
             if room < size and chosen:
                 yield chosen
-                chosen, room = [], float(BYTES_PER_PASS)
+                chosen, room = [], float(bytes_per_pass)
             taken = min(left, max(1, int(room // size)))
             chosen.append(Stretch(stream.stream, first, taken, stream.ranks))
             first, left, room = first + taken, left - taken, room - taken * size

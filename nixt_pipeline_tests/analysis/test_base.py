@@ -74,11 +74,10 @@ def test_several_passes_give_the_result_of_one(store_run: StoreRun, monkeypatch:
         assert table.equals(expected[name]), name
 
 
-def test_the_number_of_passes_is_rounded_up(store_run: StoreRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_passes_is_rounded_up(store_run: StoreRun) -> None:
     run = store_run(EVENTS)  # 7 records
     assert base.number_of_passes(run.con) == 1
-    monkeypatch.setattr(base, "RECORDS_PER_PASS", 3)
-    assert base.number_of_passes(run.con) == 3
+    assert base.number_of_passes(run.con, 3) == 3
 
 
 def test_a_materialised_result_is_a_view_of_the_run_and_a_parquet_file_with_meanings(store_run: StoreRun) -> None:

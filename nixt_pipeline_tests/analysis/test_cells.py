@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nixt_pipeline.analysis import base
+from nixt_pipeline.analysis.cells import cell_batches
 from nixt_pipeline.inspector.operations import RecordFlag
 from nixt_pipeline.inspector.taxonomy import CELL_COLUMNS
 from nixt_pipeline_tests.analysis.conftest import START_US, StoredRun, StoreRun, event
@@ -184,14 +184,15 @@ def test_large_sequence_numbers_are_kept_exactly(store_run: StoreRun) -> None:
     assert [cell["coll_sn"] for cell in cells(store_run([event(coll_sn=sn) for sn in numbers]))] == sorted(numbers)
 
 
-def test_cells_worked_through_in_many_passes_are_the_cells_of_one_pass(
-    store_run: StoreRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cells_worked_through_in_many_passes_are_the_cells_of_one_pass(store_run: StoreRun) -> None:
     events = [event(rank=r, coll_sn=sn, coll_exec_time_us=10.0 + r + sn) for r in range(2) for sn in range(20)]
-    expected = cells(store_run(events))
-    monkeypatch.setattr(base, "RECORDS_PER_PASS", 5)
-    assert cells(store_run(events)) == expected
-    assert len(expected) == 20
+    con = store_run(events).con
+    once, passes = (
+        sorted((row for batch in cell_batches(con, **bounds) for row in batch.to_pylist()), key=str)
+        for bounds in ({}, {"records_per_pass": 5})
+    )
+    assert passes == once
+    assert len(once) == 20
 
 
 def test_a_time_that_is_no_whole_number_changes_nothing_for_other_collectives(store_run: StoreRun) -> None:

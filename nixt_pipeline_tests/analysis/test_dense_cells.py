@@ -51,34 +51,31 @@ def random_job(seed: int) -> list[Row]:
     return events
 
 
-def cells_now(run: StoredRun) -> list[Row]:
+def cells_now(run: StoredRun, **bounds: int) -> list[Row]:
     """The cells, computed once more."""
-    rows = [row for batch in cells.cell_batches(run.con) for row in batch.to_pylist()]
+    rows = [row for batch in cells.cell_batches(run.con, **bounds) for row in batch.to_pylist()]
     return sorted(rows, key=str)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_gathered_cells_are_the_grouped_cells(seed: int, store_run: StoreRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gathered_cells_are_the_grouped_cells(seed: int, store_run: StoreRun) -> None:
     run = store_run(random_job(seed))
     expected = cells_now(run)
-    monkeypatch.setattr(cells, "GATHER_FROM_RECORDS", 0)
-    assert cells_now(run) == expected
-    monkeypatch.setattr(dense_cells, "BYTES_PER_PASS", 500)
-    assert cells_now(run) == expected
+    assert cells_now(run, gather_from_records=0) == expected
+    assert cells_now(run, gather_from_records=0, bytes_per_pass=500) == expected
 
 
 def test_what_is_plain_is_gathered_and_what_is_repeated_is_left(store_run: StoreRun) -> None:
     records = [event(coll_sn=sn, rank=rank) for sn in range(3) for rank in range(2)] + [event(coll_sn=1)]
     con = store_run(records).con
     con.execute(cells._STREAMS)
-    assert sum(batch.num_rows for batch in cells._gather(con)) == 2
+    assert sum(batch.num_rows for batch in cells._gather(con, cells.BYTES_PER_PASS)) == 2
     assert con.sql("SELECT coll_sn FROM repeated_cells").fetchall() == [(1,)]
 
 
-def test_the_passes_cover_every_number_once_within_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense_cells, "BYTES_PER_PASS", 1000)
+def test_the_passes_cover_every_number_once_within_their_memory() -> None:
     streams = [Stretch(1, 5, 30, 8), Stretch(2, 0, 1, 8), Stretch(3, 2**60, 7, 64)]
-    found = list(dense_cells.passes(streams))
+    found = list(dense_cells.passes(streams, 1000))
     for stretches in found:
         assert sum(s.numbers * dense_cells.cell_bytes(s.ranks) for s in stretches) <= 1000
     numbers = [(s.stream, s.first_sn + n) for stretches in found for s in stretches for n in range(s.numbers)]
