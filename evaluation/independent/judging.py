@@ -12,6 +12,7 @@ import numpy as np
 from evaluation.independent.clocks import EPOCH_US
 from evaluation.independent.jobs import write_job
 from evaluation.independent.kinds import KINDS, draw_job
+from evaluation.independent.shapes import AS_DRAWN, Scale
 from nixt_pipeline.api import diagnose_run, ingest_run
 from nixt_pipeline.settings import load_settings
 
@@ -58,11 +59,11 @@ class Judged:
         return asdict(self)
 
 
-def judge_job(kind: str, seed: int) -> Judged:
+def judge_job(kind: str, seed: int, scale: Scale = AS_DRAWN) -> Judged:
     """Write a job, ingest and diagnose it by the public functions, and judge the findings."""
     with tempfile.TemporaryDirectory(prefix="nixt-independent-") as folder:
         root = Path(folder)
-        truth = write_job(draw_job(kind, seed), root / "job")
+        truth = write_job(draw_job(kind, seed, scale), root / "job")
         (logs,) = (root / "job").glob("nccl-inspector-*")
         settings = load_settings(data_dir=root / "data", landing_dir=root, reports_dir=root / "reports", workers=1)
         diagnosis = diagnose_run(ingest_run(logs, settings).run, settings).to_json()

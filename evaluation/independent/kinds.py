@@ -14,7 +14,7 @@ from evaluation.independent.launch import Launch, run
 from evaluation.independent.machines import Cluster, Gpu
 from evaluation.independent.pace import Habits
 from evaluation.independent.plugin import Plugin
-from evaluation.independent.shapes import WORKLOADS, Shape, draw_shape
+from evaluation.independent.shapes import AS_DRAWN, WORKLOADS, Scale, Shape, draw_shape
 
 _NVLINK_WORK, _RAIL_WORK = ("megatron", "hsdp", "megatron-interleaved"), ("megatron", "hsdp", "moe")
 _WORKLOADS_OF = {
@@ -40,8 +40,8 @@ _NAMES: tuple[dict[str, str], ...] = (
 )
 
 
-def draw_job(kind: str, seed: int) -> Job:
-    """The job of a kind and a seed. Raises KeyError for an unknown kind."""
+def draw_job(kind: str, seed: int, scale: Scale = AS_DRAWN) -> Job:
+    """The job of a kind, a seed and a scale. Raises KeyError for an unknown kind."""
     plant = KINDS[kind]
     draws = np.random.default_rng([seed, zlib.crc32(kind.encode())])
     name = str(draws.choice(_WORKLOADS_OF.get(kind, WORKLOADS)))
@@ -51,7 +51,7 @@ def draw_job(kind: str, seed: int) -> Job:
         placement = "one-process" if kind == "late-one-process" else "plain"
     if launches and draws.random() < 0.5:
         name, placement = "ddp", "plain"
-    shape = draw_shape(name, draws, placement)
+    shape = draw_shape(name, draws, placement, scale)
     launch = Launch(
         cluster=shape.cluster,
         workload=shape.workload,

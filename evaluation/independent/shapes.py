@@ -27,6 +27,17 @@ _NIC_GBS = (45.0, 22.0, 11.0, 3.0)
 
 
 @dataclass(frozen=True)
+class Scale:
+    """How much larger jobs are than those usually drawn: so many times the hosts, and so many steps if not as drawn."""
+
+    hosts: int = 1
+    steps: int | None = None
+
+
+AS_DRAWN = Scale()
+
+
+@dataclass(frozen=True)
 class Shape:
     """Machines, network and work of a job.
 
@@ -43,10 +54,14 @@ class Shape:
     families: tuple[str, ...]
 
 
-def draw_shape(name: str, draws: np.random.Generator, placement: str) -> Shape:
-    """Draw a job of a workload. `placement`: plain, one-process (for each host), containers (for each GPU), or rack."""
+def draw_shape(name: str, draws: np.random.Generator, placement: str, scale: Scale) -> Shape:
+    """Draw a job of a workload. `placement`: plain, one-process (for each host), containers (for each GPU), or rack.
+
+    More hosts are more replicas.
+    """
     sizes = {"megatron": _MEGATRON, "megatron-interleaved": _INTERLEAVED}.get(name) or _SIZES[name]
     hosts, per_host, *parallel = (int(number) for number in sizes[int(draws.integers(len(sizes)))])
+    hosts, parallel = hosts * scale.hosts, [*parallel[:-1], *(dp * scale.hosts for dp in parallel[-1:])]
     cluster = draw_cluster(hosts, per_host, draws, placement)
     nvlink_gbs = float(draws.choice(_NVLINK_GBS))
     nic_gbs = min(float(draws.choice(_NIC_GBS)), nvlink_gbs / 2)
@@ -67,7 +82,7 @@ def draw_shape(name: str, draws: np.random.Generator, placement: str) -> Shape:
         seed=drawn,
     )
     workload, families = size_workload(name, means, draws)
-    return Shape(name, cluster, nvlink_gbs, nic_gbs, steps, step_us, workload, families)
+    return Shape(name, cluster, nvlink_gbs, nic_gbs, scale.steps or steps, step_us, workload, families)
 
 
 def draw_cluster(hosts: int, per_host: int, draws: np.random.Generator, placement: str) -> Cluster:

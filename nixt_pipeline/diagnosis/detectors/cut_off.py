@@ -100,13 +100,13 @@ def past_of(
     return Past(series, furthest[:, past], np.asarray(agrees, dtype=np.bool_)[past])
 
 
-def clocks_were_set(reaches: Iterable[Reach], least_us: float) -> bool:
-    """Whether clocks of hosts stand to one another by `least_us` otherwise at the last collectives that they left
-    together than at the first: then no moment of the past is the same one on all of them."""
+def with_clocks_set(reaches: Iterable[Reach], least_us: float) -> frozenset[str]:
+    """The hosts whose clocks stand to the others by `least_us` otherwise at the last collectives that they left
+    together than at the first: no moment of their past is the same one elsewhere."""
     reaches = list(reaches)
     first = _ahead((reach.communicator, reach.coll, reach.first, reach.process[0], reach.first_us) for reach in reaches)
     last = _ahead((reach.communicator, reach.coll, reach.last, reach.process[0], reach.last_us) for reach in reaches)
-    return any(abs(last[host] - first[host]) > least_us for host in first.keys() & last.keys())
+    return frozenset(host for host in first.keys() & last.keys() if abs(last[host] - first[host]) > least_us)
 
 
 def _ahead(left: Iterable[tuple[int, str, int, str, int | None]]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from nixt_pipeline.diagnosis.detectors.cut_off import Past, clocks_were_set, past_of
+from nixt_pipeline.diagnosis.detectors.cut_off import Past, past_of, with_clocks_set
 from nixt_pipeline.diagnosis.detectors.equal_steps import stopped_between_pauses
 from nixt_pipeline.diagnosis.detectors.going_on import states_of, waits_for_nobody
 from nixt_pipeline.diagnosis.detectors.halt import Behind, Halt, NeverCompleted, NotExamined, WithinStep
@@ -192,11 +192,12 @@ def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[
             return []
         how, stopped = WithinStep(part.processes, begun), list(begun)
     since, sequel = _followed(launch, part, stopped)
-    past = _past(launch, series, stopped) if sequel is None or sequel.launch else None
+    ended = sequel is None or sequel.launch is not None
+    past = _past(launch, part, series, stopped) if ended else None
     share = past.rarer() if past else 0.0
-    untold = past is not None and _clocks_were_set(launch, part)
+    untold = ended and past is None
     killed = untold or share > launch.limits.diagnosis.may_be_killed_share
-    if past and not killed and not pending and len(set(stage.values())) == 1:
+    if ended and not killed and not pending and len(set(stage.values())) == 1:
         killed = _might_go_on(launch, part, share, [_busiest(launch)])
     return [Halt(how, part, since, sequel, killed, None if untold else share)]
 
@@ -226,15 +227,14 @@ def _behind(
     ahead, and the log has no common end."""
     first = {track.comm for stop in stops for track in stop.first if track.comm.number not in launch.go_on}
     since, sequel = _followed(launch, part, first)
-    past = None
-    if sequel is None or sequel.launch:
-        past = _past(launch, series, first)
+    ended = sequel is None or sequel.launch is not None
+    past = _past(launch, part, series, first) if ended else None
+    untold = ended and past is None
     limits = launch.limits
     shares = [_killed_share(past, stop, tracks) if past else 0.0 for stop in stops]
     hung = [stop for stop, share in zip(stops, shares, strict=True) if share <= limits.diagnosis.seldom_killed_share]
-    if past and hung and stage_count == 1 and _might_go_on(launch, part, min(shares), *_further(stops, tracks)):
+    if ended and hung and stage_count == 1 and _might_go_on(launch, part, min(shares), *_further(stops, tracks)):
         hung = []
-    untold = past is not None and _clocks_were_set(launch, part)
     sure = [
         stop
         for stop, share in zip(stops, shares, strict=True)
@@ -350,18 +350,29 @@ def _followed(launch: _Launch, part: Part, stopped: Iterable[Communicator]) -> t
     return since, sequel
 
 
-def _clocks_were_set(launch: _Launch, part: Part) -> bool:
-    """Whether clocks of a part were set while it ran, so that its past does not show what a kill leaves."""
-    hosts = frozenset(hosts_of(part.processes))
-    if any(hosts.intersection(step.hosts) for step in launch.seen.clock_steps):
-        return True
-    return clocks_were_set(launch.reaches, _FAR * launch.limits.diagnosis.max_clock_offset_us)
+def _with_clocks_set(launch: _Launch, part: Part) -> frozenset[str]:
+    """The hosts of a part whose clocks were set while it ran, so that their past does not show what a kill leaves."""
+    in_steps = {host for step in launch.seen.clock_steps for host in step.hosts}
+    far_us = _FAR * launch.limits.diagnosis.max_clock_offset_us
+    return with_clocks_set(launch.reaches, far_us) | in_steps.intersection(hosts_of(part.processes))
 
 
-def _past(launch: _Launch, series: list[Series], stopped: Iterable[Communicator]) -> Past:
-    """The past of the part that is looked at; what stopped is told first."""
+def _past(launch: _Launch, part: Part, series: list[Series], stopped: Iterable[Communicator]) -> Past | None:
+    """The past of the part that is looked at, without the hosts whose clocks were set; what stopped is told first. None
+    where it does not tell, for most clocks were set, or all of something that stopped."""
     numbers = {comm.number for comm in stopped}
+    unsteady = _with_clocks_set(launch, part)
+    steady = [
+        replace(item, last=last)
+        for item in series
+        if (last := {process: number for process, number in item.last.items() if process[0] not in unsteady})
+    ]
+    left = sum(process[0] not in unsteady for process in part.processes)
+    known = {item.comm.number for item in series}
+    if left * 2 < len(part.processes) or not numbers & known <= {item.comm.number for item in steady}:
+        return None
     ends = last_times(reach for reach in launch.reaches if reach.process not in launch.ignored)
     ends = {process: end for process, end in ends.items() if end <= launch.limits.ingest.max_timestamp_us}
-    ordered = sorted(series, key=lambda item: item.comm.number not in numbers)
+    ends = {process: end for process, end in ends.items() if process[0] not in unsteady}
+    ordered = sorted(steady, key=lambda item: item.comm.number not in numbers)
     return past_of(launch.evidence.history, launch.frontier, ordered, ends, launch.limits)

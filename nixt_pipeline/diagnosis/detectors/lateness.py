@@ -29,8 +29,6 @@ from nixt_pipeline.settings import Thresholds
 # host when it lacks about as much again.
 _HOST_EXPLAINS = 0.5
 _BESIDE_ITS_HOST = 0.5
-# Of what is worth a note, a part may be taken for carried over; who lacks less is as slow as GPUs differ.
-_CARRIED_AT_MOST = 0.5
 # With so many blocks, the first one is left out.
 _SETTLED = 10
 # Stretches, of so many to a window, of which each has several passes of the dump thread, and few a checkpoint.
@@ -245,7 +243,7 @@ def _judge(
 
 def _felt(seen: Observations, candidate: _Candidate, window: Window, typical: float, limits: Thresholds) -> bool:
     """Whether the job lost enough by one of whose lateness a part is taken for carried over."""
-    if typical < limits.diagnosis.p2_cost_share * _CARRIED_AT_MOST:
+    if typical < limits.diagnosis.min_cost_share:
         return False
     cost_us = felt_us(seen, list(candidate.rows), window, limits) or 0.0
     return cost_us >= limits.diagnosis.p2_cost_share * float(seen.block_us[window.part()].sum())

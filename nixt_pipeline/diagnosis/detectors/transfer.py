@@ -324,7 +324,8 @@ def _below_hosts(
     window: Window,
     machine_of: Mapping[Process, str],
 ) -> Blame:
-    """Every machine has healthy paths too, so that a part of it is at fault: a process (one card) or the paths."""
+    """Every machine has healthy paths too, so that a part of it is at fault: one of the processes that are on all slow
+    paths and no healthy one (its card, or the rail that they share), or the paths."""
     cleared = frozenset(member for path in healthy for member in path.members)
     left = [frozenset(item.path.members) - cleared for item in slow]
     shared = frozenset.intersection(*left)
@@ -334,4 +335,5 @@ def _below_hosts(
         return Blame(medium, "rank", (machine_of[process],), hosts, (process,), False, tuple(slow), healthy, window)
     machines = tuple(sorted(frozenset().union(*(item.path.machines for item in slow))))
     hosts = hosts_of(member for item in slow for member in item.path.members) if len(machines) == 1 else ()
-    return Blame(medium, "communicator", machines, hosts, (), True, tuple(slow), healthy, window)
+    processes = tuple(sorted(shared))
+    return Blame(medium, "communicator", machines, hosts, processes, True, tuple(slow), healthy, window)

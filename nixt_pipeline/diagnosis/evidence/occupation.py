@@ -10,6 +10,7 @@ from nixt_pipeline.diagnosis.evidence import queries
 from nixt_pipeline.diagnosis.evidence.point_to_point import PointToPoint
 from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.diagnosis.evidence.sampled import filled, like_others, numbered, typical_times
+from nixt_pipeline.diagnosis.evidence.side_by_side import Series, waited_twice
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 
@@ -29,7 +30,14 @@ def read_occupation(
     together = _together(tables, processes, unsure)
     occupied = _by_process(spent, "time_us", members, together, tables.blocks)
     carried = _by_process(in_collectives, "carried_us", members, together, tables.blocks)
+    if not unsure:
+        carried += waited_twice(in_collectives, _series(tables), len(processes), tables.blocks)
     return occupied - carried, carried
+
+
+def _series(tables: LaunchTables) -> Series:
+    found = tables.con.sql(queries.SERIES_OF).fetchnumpy()
+    return Series(found["series"], found["shape"], found["comm"])
 
 
 @dataclass(frozen=True)

@@ -255,6 +255,13 @@ JOIN blocks AS b ON b.whole AND b.comm = t.comm AND b.coll = t.coll AND b.block 
 JOIN diagnosed_processes AS p ON p.writer = t.writer
 """
 
+SERIES_OF = """
+SELECT hash(b.comm, b.coll, b.place) AS series, any_value(s.shape) AS shape, any_value(b.comm) AS comm
+FROM blocks AS b JOIN usable_series AS s USING (comm, coll)
+GROUP BY series
+ORDER BY series
+"""
+
 # What each process must have spent something in, recorded or not: all places of the series of its communicators. Where
 # it has no record at all, it spent what others did on its host: in the same series (`beside` it), or in one `alike`.
 MEMBER_SERIES = """

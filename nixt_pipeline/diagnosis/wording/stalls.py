@@ -17,7 +17,9 @@ def stall_finding(seen: Observations, stalls: Stalls, limits: Thresholds) -> Fin
     level: Level = "fabric" if stalls.across else "communicator"
     if len(machines) == 1:
         level = "rank" if len(stalls.suspects) == 1 else "host"
-    named = stalls.suspects if level != "fabric" else ()
+    # Of a network, processes are named where others of their machines are cleared: those of a rail.
+    whole = {process for process in seen.processes if seen.machines.of[process] in machines} == set(stalls.suspects)
+    named = () if level == "fabric" and whole else stalls.suspects
     times = listed([moment(since_us) for since_us, _ in stalls.moments], _SHOWN)
     onset_us, until_us = stalls.moments[0][0], stalls.moments[-1][1]
     each = duration(stalls.lost_us / len(stalls.moments))

@@ -101,9 +101,9 @@ def where(finding: Finding) -> str:
     names = _named(finding)
     if finding.level == "fabric":
         return f"the network, or one of {_listed(names)}" if finding.hosts else "the network as a whole"
+    if finding.place:
+        return visible(finding.place)
     if not (finding.hosts or finding.processes):
-        if finding.place:
-            return visible(finding.place)
         if not names:
             return "the run as a whole"
         if len(names) > _MANY:
@@ -113,7 +113,7 @@ def where(finding: Finding) -> str:
 
 
 def _named(finding: Finding) -> tuple[str, ...]:
-    by_process = finding.level in ("rank", "communicator") and finding.processes
+    by_process = finding.level != "host" and finding.processes
     return finding.processes if by_process else finding.hosts or finding.communicators
 
 
@@ -135,12 +135,16 @@ def _parts(finding: Finding) -> list[tuple[str, str]]:
 def how_sure(finding: Finding) -> str:
     """How far the log narrows it down to what is named."""
     if finding.level == "fabric" and finding.hosts:
-        return f"the network, or one of {len(finding.hosts)} hosts that every path crosses; the log cannot tell which"
+        what = f"{len(finding.processes)} processes" if finding.processes else f"{len(finding.hosts)} hosts"
+        return f"the network, or one of {what} that every path crosses; the log cannot tell which"
     if finding.level in ("fabric", "run"):
         return "no single host or process stands out; it concerns all"
     if finding.ambiguous:
         named = len(_named(finding))
-        return f"one of {named}; the log cannot tell which" if named > 1 else "what exactly, the log cannot tell"
+        between = ", or what is between them" if finding.place else ""
+        return (
+            f"one of {named}{between}; the log cannot tell which" if named > 1 else "what exactly, the log cannot tell"
+        )
     doubt = "; its cost or certainty is too low for a ticket" if finding.severity == "P2" else ""
     return f"no other candidate in the log{doubt}"
 

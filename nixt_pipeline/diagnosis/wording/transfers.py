@@ -112,7 +112,7 @@ def _finding(seen: Observations, blame: Blame, severity: Severity, costs: _Costs
         counter_evidence=f"{cleared} {_WHY[blame.level]}{_CONGESTION if blame.comes_and_goes else ''}"
         f"{_or_a_host(blame)}{_not_compared(seen)}{_or_a_late_rank(seen, blame)}",
         next_step=_FABRIC_OR_HOST[blame.medium] if _or_a_host(blame) else _NEXT[blame.level, blame.medium],
-        place="" if blame.hosts or blame.processes or blame.level == "fabric" else _place(seen, blame),
+        place="" if blame.hosts or blame.level != "communicator" else _place(seen, blame),
     )
 
 
@@ -154,8 +154,10 @@ def _or_a_host(blame: Blame) -> str:
 
 
 def _place(seen: Observations, blame: Blame) -> str:
-    """The slow paths by the names of their communicators and, of a few, by their members."""
-    paths = {(item.path.comm, item.path.members): item.path for item in blame.slow}.values()
+    """The slow paths by the names of their communicators and, of a few, by their members; only the one whose members
+    are the suspects, where there is such."""
+    paths = list({(item.path.comm, item.path.members): item.path for item in blame.slow}.values())
+    paths = [path for path in paths if set(path.members) == set(blame.processes)][:1] or paths
     if len(paths) > _SHOWN_PATHS:
         return listed(sorted({seen.communicators[path.comm].label for path in paths}), _SHOWN)
     return "; ".join(

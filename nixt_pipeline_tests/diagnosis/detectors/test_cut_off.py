@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nixt_pipeline.diagnosis.detectors.cut_off import Past, clocks_were_set
+from nixt_pipeline.diagnosis.detectors.cut_off import Past, with_clocks_set
 from nixt_pipeline.diagnosis.detectors.tracks import Series, tracks_of
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.processes import Process
@@ -62,13 +62,13 @@ def test_a_clock_was_set_when_it_stands_otherwise_to_the_others_at_the_end() -> 
             for process, (last, last_us) in ends.items()
         ]
 
-    assert not clocks_were_set(reaches(0), 2_000_000)
+    assert with_clocks_set(reaches(0), 2_000_000) == set()
     # Each of two hosts stands to the middle of both: half of what the one was set by.
-    assert clocks_were_set(reaches(5_000_000), 2_000_000)
-    assert clocks_were_set(reaches(-5_000_000), 2_000_000)
+    assert with_clocks_set(reaches(5_000_000), 2_000_000) == {"a", "b"}
+    assert with_clocks_set(reaches(-5_000_000), 2_000_000) == {"a", "b"}
 
 
 def test_who_left_no_collective_with_others_has_no_clock_to_compare() -> None:
     alone = [Reach(1, "AllReduce", process, 9, 0, 10, 40_000_000, 0) for process in (A, B)]
     timeless = [Reach(2, "AllReduce", process, 9, 0, 10, None) for process in (A, C)]
-    assert not clocks_were_set([*alone, *timeless], 1)
+    assert with_clocks_set([*alone, *timeless], 1) == set()

@@ -9,6 +9,8 @@ import nixt_pipeline as nixt
 from nixt_pipeline.diagnosis.detectors.stalls import Stalls, find_stalls
 from nixt_pipeline.diagnosis.evidence.observations import Communicator
 from nixt_pipeline.diagnosis.evidence.stalls import Stall
+from nixt_pipeline.diagnosis.wording.stalls import stall_finding
+from nixt_pipeline.diagnosis.wording.text import title
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline_tests.diagnosis.examples import SECOND_US, communicator, observations
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
@@ -36,6 +38,15 @@ def test_the_machine_that_all_paths_have_in_common_and_others_do_not_is_named() 
 def test_without_a_path_around_them_one_of_the_hosts_or_the_network_may_be_it() -> None:
     (stalls,) = found([communicator(0, A1, A2, B1, B2)], (0, 12.0, 2.0), (0, 30.0, 2.0))
     assert stalls.suspects == (A1, A2, B1, B2)
+
+
+def test_of_a_rail_that_stood_still_while_another_went_on_its_processes_are_named() -> None:
+    comms = [communicator(0, A1, A2, B1, B2), communicator(1, A1, B1), communicator(2, A2, B2)]
+    observed = observations(comms, blocks=40)
+    (stalls,) = found(comms, (0, 12.0, 2.0), (1, 12.2, 2.0), (0, 30.0, 2.0), (1, 30.0, 2.0))
+    finding = stall_finding(observed, stalls, Thresholds())
+    assert (finding.level, finding.processes, finding.ambiguous) == ("fabric", ("a-pid1", "b-pid1"), True)
+    assert title(finding) == "Slow network: the network, or one of a-pid1, b-pid1"
 
 
 def test_what_stood_still_once_or_costs_little_is_not_told() -> None:

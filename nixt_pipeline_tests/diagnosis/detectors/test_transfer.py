@@ -167,12 +167,21 @@ def test_a_path_whose_hosts_are_cleared_is_told_by_its_members() -> None:
     rails = [ring(number, "a", "b", pid=number + 1) for number in range(4)]
     observed = seen((rails[0], FAST), (rails[1], FAST), (rails[2], FAST), (rails[3], SLOW))
     (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
-    assert (finding.level, finding.hosts, finding.processes) == ("communicator", (), ())
+    assert (finding.level, finding.hosts, finding.processes) == ("communicator", (), ("a-pid4", "b-pid4"))
     # The fourth of each host's four processes, by process id.
     assert finding.place == f"{rails[3].label} (a-pid4, b-pid4: process 3 of each host)"
     assert "on 1 path of 1 communicator, in" in finding.evidence
     assert title(finding) == f"Slow transfers: {finding.place}"
-    assert how_sure(finding) == "what exactly, the log cannot tell"
+    assert how_sure(finding) == "one of 2, or what is between them; the log cannot tell which"
+
+
+def test_who_is_on_all_slow_paths_and_on_no_fast_one_is_named_and_the_path_of_these() -> None:
+    everybody = communicator(0, ("a", 1), ("a", 2), ("b", 1), ("b", 2))
+    rails = [ring(number, "a", "b", pid=number) for number in (1, 2)]
+    observed = seen((everybody, SLOW), (rails[0], SLOW), (rails[1], FAST))
+    (finding,) = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
+    assert (finding.level, finding.processes, finding.ambiguous) == ("communicator", ("a-pid1", "b-pid1"), True)
+    assert finding.place == f"{rails[0].label} (a-pid1, b-pid1: process 0 of each host)"
 
 
 def test_a_rail_that_is_slow_from_the_start_is_not_the_fabric_though_all_rings_warm_up_slowly() -> None:
