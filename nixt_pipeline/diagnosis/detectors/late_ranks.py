@@ -28,12 +28,13 @@ _AS_LATE = 1.25
 class LateGroup(Suspect):
     """The `members` of which the first is the latest, and makes the others late or may do so. `shadow`: it may be one
     of somebody worse. `rank_zero`: it may be late now and then because of its role, as rank 0, the first
-    replica or the first machine."""
+    replica or the first machine. `unfelt`: the job lost next to nothing by it."""
 
     members: tuple[Late, ...]
     severity: Severity
     shadow: bool = False
     rank_zero: bool = False
+    unfelt: bool = False
 
 
 def find_late_ranks(evidence: Evidence, before: Sequence[Suspect], limits: Thresholds) -> list[LateGroup]:
@@ -81,8 +82,9 @@ def grouped(seen: Observations, late: list[Late], limits: Thresholds) -> list[La
         role = rank_zero and not _too_often(seen, first, limits)
         by_turns = first.probability > limits.diagnosis.max_chance
         sure = _sure(seen, first, group) and not (shadow or may_be_role or by_turns)
-        told: Severity = "info" if role else severity if sure else "P2"
-        groups.append(LateGroup(tuple(group), told, shadow, may_be_role))
+        unfelt = first.cost_share < limits.diagnosis.min_cost_share
+        told: Severity = "info" if role or unfelt else severity if sure else "P2"
+        groups.append(LateGroup(tuple(group), told, shadow, may_be_role, unfelt))
         named.append(first)
     return groups
 
@@ -259,12 +261,13 @@ def _on_one_machine(seen: Observations, comm: Communicator) -> bool:
 
 def without_log_beside(seen: Observations, first: Late) -> list[Communicator]:
     """The communicators in which it may have waited unseen for ranks that left no log: those in which only Sends,
-    Recvs and all-to-alls are done, of which one end tells too little, and those of which no other rank has a log."""
+    Recvs and all-to-alls are done, of which one end tells too little; those of which no other rank has a log; and all
+    where Sends and Recvs are not recorded, for it may do some with these ranks."""
     return [
         comm
         for comm in seen.communicators
         if len(comm.members) < comm.n_ranks
-        and (comm.number not in seen.synchronised_bytes or len(comm.members) == 1)
+        and (seen.one_slot or comm.number not in seen.synchronised_bytes or len(comm.members) == 1)
         and not set(first.processes).isdisjoint(comm.members)
     ]
 

@@ -112,6 +112,7 @@ class Observations:
     `looked_at`: how many of each were recorded, and are looked at. `not_compared`: how many functions and sizes of
     collectives are not among the transfers, and their share of the bytes. `ranks`: the global ranks that are known.
     `stalls`: single transfers that stood still. `steps`: how many steps it has at most, 0 where that is unknown.
+    `one_slot`: the plugin remembers one operation of a communicator, and no Send or Recv.
     """
 
     incarnation: int
@@ -136,6 +137,7 @@ class Observations:
     ranks: Mapping[Process, int] = field(default_factory=dict)
     stalls: tuple[Stall, ...] = ()
     steps: float = 0.0
+    one_slot: bool = False
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -224,6 +226,7 @@ def observe(tables: LaunchTables, limits: Thresholds) -> Observations:
         edges=tuple(edges.edges),
         matched_p2p=sum(edge.operations for edge in edges.edges) if edges.complete else 0,
         large_message_bytes=limits.analysis.large_message_bytes,
+        one_slot=one_slot,
         clock_steps=times.steps,
         steps=con.sql(queries.STEPS).fetchall()[0][0],
         stalls=(*read_stalls(tables, {comm.number: comm.members for comm in communicators}, limits), *edges.stalls),

@@ -95,7 +95,7 @@ def late_finding(seen: Observations, late: LateGroup) -> Finding:
         ),
         counter_evidence=(
             f"{doubt} Waiting for others and slow transfers are already excluded."
-            f"{_unseen(seen, group, named)}{_SHADOW if late.shadow else ''}"
+            f"{_unseen(seen, group, named)}{_SHADOW if late.shadow else ''}{_UNFELT if late.unfelt else ''}"
         ),
         next_step=(
             f"Look at {named.what_they_do()} between collectives: GPU clocks and throttling, data loader, CPU and"
@@ -132,6 +132,8 @@ def _launched(first: Late) -> str:
 
 
 _SHADOW = " Another one is late by more at the same time, and few collectives waited for this one: it may be a victim."
+
+_UNFELT = " The job was no slower while this lasted than at other times, so it cost next to nothing."
 
 
 def _named(seen: Observations, group: Sequence[Late]) -> _Named:

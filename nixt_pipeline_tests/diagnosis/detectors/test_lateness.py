@@ -400,3 +400,22 @@ def test_who_exchanges_tokens_with_a_rank_without_a_log_may_have_waited_for_it()
     # With the logs of all, it is sure.
     (finding,) = late_findings(replace(seen, communicators=(world,)), find_late(seen, LIMITS))
     assert finding.severity == "P1"
+
+
+def test_where_sends_are_not_recorded_any_rank_without_a_log_may_be_waited_for() -> None:
+    world = replace(communicator(0, A1, A2, B1, B2), n_ranks=5)
+    seen = observations([world], wait_us=dict.fromkeys((A2, B1, B2), HALF), arrivals=last(0, A1), blocks=40)
+    assert [finding.severity for finding in late_findings(seen, find_late(seen, LIMITS))] == ["P1"]
+    (finding,) = late_findings(replace(seen, one_slot=True), find_late(seen, LIMITS))
+    assert finding.severity == "P2"
+    assert "ranks without a log in 0x0" in finding.counter_evidence
+
+
+def test_what_the_job_did_not_feel_is_told_for_information() -> None:
+    seen = observations(
+        [communicator(0, A1, A2, B1, B2)], wait_us={B1: HALF, B2: HALF}, arrivals=last(0, A1), blocks=40
+    )
+    (late,) = find_late(seen, LIMITS)
+    (finding,) = late_findings(seen, [replace(late, cost_share=0.009, typical_share=0.009)])
+    assert finding.severity == "info"
+    assert finding.counter_evidence.endswith("so it cost next to nothing.")
