@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from nixt_pipeline.arrays import Floats
 from nixt_pipeline.diagnosis.evidence.side_by_side import Columns, Series, waited_twice
 
 PROCESSES, BLOCKS = 8, 40
@@ -10,7 +11,7 @@ PROCESSES, BLOCKS = 8, 40
 SERIES = Series(np.array([10, 20, 21, 22, 23]), np.array([1, 2, 2, 2, 2]), np.arange(5))
 
 
-def spent(world_us: np.ndarray, pairs_us: np.ndarray) -> list[Columns]:
+def spent(world_us: Floats, pairs_us: Floats) -> list[Columns]:
     """What each process (row) spent in each block (column), in the communicator of all and in that of its pair."""
     process, block = (index.ravel() for index in np.indices((PROCESSES, BLOCKS)))
     pair = 20 + process // 2
@@ -26,10 +27,11 @@ def spent(world_us: np.ndarray, pairs_us: np.ndarray) -> list[Columns]:
     ]
 
 
-def lags(seed: int) -> np.ndarray:
+def lags(seed: int) -> Floats:
     """By how much each process comes earlier than the last one of all in a block, by chance."""
     drawn = np.random.default_rng(seed).uniform(0, 100, (PROCESSES, BLOCKS))
-    return drawn - drawn.min(axis=0)
+    early: Floats = drawn - drawn.min(axis=0)
+    return early
 
 
 def test_what_is_waited_in_two_communicators_at_once_counts_once() -> None:
