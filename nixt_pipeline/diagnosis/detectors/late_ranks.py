@@ -4,6 +4,7 @@ of several it is."""
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from nixt_pipeline.diagnosis.detectors.causes import with_cause
 from nixt_pipeline.diagnosis.detectors.deficits import felt_us
@@ -20,6 +21,8 @@ from nixt_pipeline.settings import Thresholds
 
 # So many processes of a stage, or this share of it, may be a little late by faults of their own.
 _FEW, _FEW_SHARE = 3, 0.05
+# Of processes that are a little late, one is no part of the crowd when it is so many times as late as the middle one.
+_MUCH_LATER = 2
 # Who waits for somebody late is about as late as that, give or take what was not recorded.
 _AS_LATE = 1.25
 
@@ -137,7 +140,7 @@ def _explained(late: Late, slow: Sequence[Blame], seen: Observations) -> bool:
 
 def outstanding(seen: Observations, late: list[Late], limits: Thresholds) -> list[Late]:
     """Without the processes that are a little late (no more than a note) when they are many in their stage: GPUs differ
-    by some percent, and the slower part of them is no fault."""
+    by some percent, and the slower part of them is no fault. One that is much later than these is none of them."""
     mild = [
         entity
         for entity in late
@@ -150,7 +153,12 @@ def outstanding(seen: Observations, late: list[Late], limits: Thresholds) -> lis
         for stage, number in Counter(entity.stage for entity in mild for _ in entity.processes).items()
         if number > max(_FEW, _FEW_SHARE * len(stages[stage]))
     }
-    return [entity for entity in late if entity not in mild or entity.stage not in many]
+    usual = {stage: median(entity.typical_share for entity in mild if entity.stage == stage) for stage in many}
+    return [
+        entity
+        for entity in late
+        if entity not in mild or entity.stage not in many or entity.typical_share >= _MUCH_LATER * usual[entity.stage]
+    ]
 
 
 def whole_processes(seen: Observations, late: list[Late]) -> list[Late]:

@@ -209,9 +209,7 @@ def _judge(
     slowdown = _slowdown(candidate.values[part], candidate.working[part], seen.block_us[part], limits)
     probability = odds.by_chance(candidate.values[part] / seen.block_us[part], window, limits.diagnosis.min_cost_share)
     share = cost / elapsed if elapsed > 0 else 0.0
-    slow = (
-        slowdown is not None and slowdown >= limits.diagnosis.min_slowdown and share >= limits.diagnosis.min_cost_share
-    )
+    slow = _is_slow(slowdown, share, limits)
     # One long block (a checkpoint) makes no condition of the others.
     typical = min(share, float(np.median(candidate.values[part] / seen.block_us[part])))
     if (
@@ -239,6 +237,12 @@ def _judge(
         waited_cells=0,
         peers=entities - 1,
     )
+
+
+def _is_slow(slowdown: float | None, share: float, limits: Thresholds) -> bool:
+    """Whether it computes so much longer than its peers that it matters whatever it costs, if it costs anything."""
+    enough = share >= limits.diagnosis.min_cost_share
+    return slowdown is not None and slowdown >= limits.diagnosis.min_slowdown and enough
 
 
 def _felt(seen: Observations, candidate: _Candidate, window: Window, typical: float, limits: Thresholds) -> bool:
@@ -333,10 +337,16 @@ def _waiting(seen: Observations, late: Late, others: list[Late]) -> list[tuple[f
 
 
 def _hidden(late: Late, named: list[Late], limits: Thresholds) -> bool:
-    """Whether collectives cannot confirm it because one of its stage that is named was later still."""
-    return late.probability <= limits.diagnosis.beyond_doubt_chance and any(
-        late.window.overlap(other.window) * 2 >= late.window.length and other.cost_share >= late.cost_share / 2
-        for other in named
+    """Whether collectives cannot confirm it because one of its stage that is named was later still. What the job lost
+    meanwhile is that one's doing, and says nothing of this one."""
+    by_itself = _is_slow(late.slowdown, late.cost_share, limits) or late.typical_share >= limits.diagnosis.p2_cost_share
+    return (
+        by_itself
+        and late.probability <= limits.diagnosis.beyond_doubt_chance
+        and any(
+            late.window.overlap(other.window) * 2 >= late.window.length and other.cost_share >= late.cost_share / 2
+            for other in named
+        )
     )
 
 
