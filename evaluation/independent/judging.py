@@ -126,6 +126,13 @@ def _answer(fault: Json, finding: Json, truth: Json) -> str:
     return AS_WELL_AS_POSSIBLE if named <= possible and whole else LESS_PRECISELY
 
 
+def is_right(fault: Json, finding: Json, truth: Json) -> bool:
+    """Whether exactly those are at fault whom a finding names, or one of them where it says so."""
+    answer = _answer(fault, finding, truth)
+    all_of_them = finding["ambiguous"] and set(fault["ranks"]) <= _named(finding, truth)
+    return answer == AS_WELL_AS_POSSIBLE or (answer == LESS_PRECISELY and all_of_them)
+
+
 def _named(finding: Json, truth: Json) -> set[int]:
     """The ranks of the job that a finding names, or the members of the communicators; all where it names nobody."""
     gpus = truth["gpus"]

@@ -8,6 +8,7 @@ import duckdb
 
 from nixt_pipeline.analysis.cells import provide_cells
 from nixt_pipeline.diagnosis.attempts import Attempts
+from nixt_pipeline.diagnosis.confidence import with_confidence
 from nixt_pipeline.diagnosis.detectors.resolution import Judged, Resolution, resolution_of
 from nixt_pipeline.diagnosis.detectors.suspect import Suspect
 from nixt_pipeline.diagnosis.evidence.blocks import cut_into_blocks
@@ -104,7 +105,9 @@ def diagnose_views(
     coverage = replace(recorded.coverage, least_cost_share=resolution.least_cost_share)
     told.findings += attempts.informative("lost records", capture_findings, recorded, limits) or []
     told.findings += [launches_left_out(len(left_out), left_out[0].records, len(chosen))] if left_out else []
-    findings = ranked(capped(finding, coverage, limits) for finding in once_for_launches(told.findings))
+    findings = ranked(
+        with_confidence(capped(finding, coverage, limits)) for finding in once_for_launches(told.findings)
+    )
     alarming = any(finding.severity != "info" for finding in findings)
     if not alarming and not reason:
         reason = (NAMELESS if told.nameless else "") or ("" if told.judged.partly else not_ordered(coverage, limits))

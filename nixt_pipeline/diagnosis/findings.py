@@ -47,7 +47,8 @@ class Finding:
     without it, all of them are. `ranks` are those of the processes in the communicator of the whole launch; empty when
     it has none. `onset_us` and `until_us` are Unix microseconds by the clocks of the hosts that wrote; None means since
     the start and until the end of the log. `place` says in words where it is when neither a host nor a process is at
-    fault: communicators, with their members.
+    fault: communicators, with their members. `confidence`: the probability that exactly the named are at fault, or one
+    of them where it is ambiguous; None for information, and where no simulated job tells.
     """
 
     kind: Kind
@@ -65,6 +66,7 @@ class Finding:
     counter_evidence: str
     next_step: str
     place: str = ""
+    confidence: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As in the contract."""

@@ -41,6 +41,9 @@ FINDING_COLUMNS: tuple[Column, ...] = (
     Column("communicators", _NAMES, Role.IDENTIFIER, "", "Communicators in which it shows, by id"),
     Column("place", STRING, Role.DERIVED, "", "Where it is, where neither hosts nor processes are named"),
     Column("ambiguous", BOOL, Role.DERIVED, "", "Whether the log leaves open which one it is", nullable=False),
+    Column(
+        "confidence", F64, Role.DERIVED, "", "Probability that exactly the named are at fault; null for information"
+    ),
     Column("onset_us", I64, Role.DERIVED, "us", "Unix time at which it began; null when it began with the log"),
     Column("until_us", I64, Role.DERIVED, "us", "Unix time at which it ended; null when it lasted to the end"),
     Column("cost_share", F64, Role.DERIVED, "", "Share of the time since the onset that it costs"),

@@ -133,7 +133,12 @@ def _parts(finding: Finding) -> list[tuple[str, str]]:
 
 
 def how_sure(finding: Finding) -> str:
-    """How far the log narrows it down to what is named."""
+    """How likely it is that what is named is at fault, and how far the log narrows it down to it."""
+    told = _how_far(finding)
+    return told if finding.confidence is None else f"{finding.confidence:.0%} confidence: {told}"
+
+
+def _how_far(finding: Finding) -> str:
     if finding.level == "fabric" and finding.hosts:
         what = f"{len(finding.processes)} processes" if finding.processes else f"{len(finding.hosts)} hosts"
         return f"the network, or one of {what} that every path crosses; the log cannot tell which"
