@@ -3,7 +3,7 @@
 import pytest
 
 from nixt_pipeline.diagnosis.confidence import Counts, confidence_of, key_of, read_counts, with_confidence
-from nixt_pipeline.diagnosis.findings import Finding
+from nixt_pipeline.diagnosis.findings import Finding, Severity
 from nixt_pipeline.diagnosis.wording.text import how_sure
 
 SURE, UNSURE = key_of("hang", "P0", False), key_of("hang", "P2", True)
@@ -24,13 +24,11 @@ def test_counts_are_read_from_csv() -> None:
 
 
 @pytest.mark.parametrize(("severity", "known"), [("P1", True), ("info", False)])
-def test_what_blames_somebody_says_how_likely_it_is_right(severity: str, known: bool) -> None:
-    finding = with_confidence(
-        Finding(
-            kind="late-arrival", severity=severity, level="rank", processes=("a-pid1",), evidence="e",
-            counter_evidence="c", next_step="n",
-        )  # type: ignore[arg-type]
-    )  # fmt: skip
+def test_what_blames_somebody_says_how_likely_it_is_right(severity: Severity, known: bool) -> None:
+    late = Finding(
+        kind="late-arrival", severity=severity, level="rank", evidence="e", counter_evidence="c", next_step="n"
+    )
+    finding = with_confidence(late)
     assert (finding.confidence is not None) is known
     assert finding.confidence is None or 0 < finding.confidence < 1
     assert ("confidence: no other candidate" in how_sure(finding)) is known
