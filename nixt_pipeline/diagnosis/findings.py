@@ -20,6 +20,8 @@ Verdict = Literal["findings", "none-found", "not-assessable"]
 
 # From the most to the least urgent.
 SEVERITIES: tuple[Severity, ...] = ("P0", "P1", "P2", "info")
+# What makes the verdict `findings`.
+ALARMING: tuple[Severity, ...] = ("P0", "P1", "P2")
 
 
 # Written with as many digits as they are good for; a small share stays one.
@@ -31,7 +33,7 @@ _Unwritten = Field(exclude=True)
 
 @dataclass(frozen=True)
 class Effect:
-    """What it costs. `cost_share`: share of the time since the onset that others stood still for it; `slowdown`: time
+    """What it costs. `cost_share`: share of the time since the onset that others waited for it; `slowdown`: time
     against the reference (1.6 = 60 % longer); `lost_rank_seconds`: summed over all who waited. None: not measurable."""
 
     cost_share: _Share = None
@@ -88,7 +90,7 @@ class RunCoverage:
     by reason. `capture_rate`: records over those that the sequence numbers tell of, of the whole run and of the process
     with the fewest. `gpu_timed`: share of the times that the GPU took; `sized`: share of the collectives with a
     message size. `losses`: missing records by cause. `cut_files`: files that end within a record or are damaged.
-    `least_cost_share`: the share of the time from which on a late process would be told; None when it is not known.
+    `least_cost_share`: the share of the time from which on a late process would be found; None when it is not known.
     `ranks_by_launch`: how many ranks of each launch left records, by time. The ranks of the run are the
     sum, for a GPU that took part in several launches is a rank in each.
     """

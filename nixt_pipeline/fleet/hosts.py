@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import scipy  # its parts are loaded when they are used: scipy.stats takes longer than all else
 
+from nixt_pipeline.diagnosis.findings import ALARMING
 from nixt_pipeline.fleet.compare.robust_stats import corrected
 from nixt_pipeline.fleet.machines import Machines, find_machines
 from nixt_pipeline.fleet.tables import FleetTable, Row
@@ -25,7 +26,6 @@ VERSION = "2"
 
 # Findings that say something about a host; a slow fabric or a lossy log does not.
 ROLES = {"late-arrival": "late", "slow-transfer": "slow", "hang": "stopped", "process-silent": "stopped"}
-_SEVERE = ("P0", "P1", "P2")
 # With fewer runs, the earlier half cannot be distinguished from the later one.
 _MIN_RUNS_FOR_TREND = 6
 
@@ -120,7 +120,7 @@ def is_named_too_often(row: Row, limits: Thresholds) -> bool:
 
 def _add_run(histories: dict[str, _History], row: Row, findings: Sequence[Row], machines: Machines) -> None:
     hosts = [name for name in row["host_names"] if name]
-    counted = [f for f in findings if f["kind"] in ROLES and f["severity"] in _SEVERE and f["hosts"]]
+    counted = [f for f in findings if f["kind"] in ROLES and f["severity"] in ALARMING and f["hosts"]]
     run_rank_s = row["gpus"] * (row["duration_us"] or 0) / 1e6
     for machine in dict.fromkeys(machines.of(row["run"], name) for name in hosts):
         names = {name for name in hosts if machines.of(row["run"], name) == machine}

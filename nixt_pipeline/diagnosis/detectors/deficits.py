@@ -7,11 +7,8 @@ from nixt_pipeline.diagnosis.detectors.lengthening import lengthened_us
 from nixt_pipeline.diagnosis.detectors.roles import without_roles
 from nixt_pipeline.diagnosis.detectors.windows import Window
 from nixt_pipeline.diagnosis.evidence.observations import Observations
+from nixt_pipeline.diagnosis.evidence.stages import UNHINDERED_QUANTILE
 from nixt_pipeline.settings import Thresholds
-
-# With two peers the one that waits, with many one that is not itself late, and not the one that waits most: a Send may
-# wait while its process computes on.
-_REFERENCE_QUANTILE = 0.75
 
 
 def deficits(seen: Observations, limits: Thresholds) -> tuple[Floats, Floats]:
@@ -38,7 +35,7 @@ def _deficits(seen: Observations, occupied: Floats) -> tuple[Floats, Floats]:
     reference = np.zeros_like(occupied)
     for stage in seen.stages():
         rows = [index[process] for process in stage]
-        reference[rows] = np.quantile(occupied[rows], _REFERENCE_QUANTILE, axis=0, method="nearest")
+        reference[rows] = np.quantile(occupied[rows], UNHINDERED_QUANTILE, axis=0, method="nearest")
     return reference - occupied, reference
 
 

@@ -9,7 +9,7 @@ from statistics import median
 from nixt_pipeline.diagnosis.detectors.causes import with_cause
 from nixt_pipeline.diagnosis.detectors.deficits import felt_us
 from nixt_pipeline.diagnosis.detectors.intermittent import find_hesitations
-from nixt_pipeline.diagnosis.detectors.lateness import Late, find_late
+from nixt_pipeline.diagnosis.detectors.lateness import AS_LATE, Late, find_late
 from nixt_pipeline.diagnosis.detectors.suspect import Suspect
 from nixt_pipeline.diagnosis.detectors.transfer import Blame
 from nixt_pipeline.diagnosis.evidence.evidence import Evidence
@@ -19,18 +19,16 @@ from nixt_pipeline.diagnosis.evidence.stages import pipeline_peers, tensor_group
 from nixt_pipeline.diagnosis.findings import Severity, severity_by_cost
 from nixt_pipeline.settings import Thresholds
 
-# So many processes of a stage, or this share of it, may be a little late by faults of their own.
+# Processes of a stage, or this share of it, that may be a little late by faults of their own.
 _FEW, _FEW_SHARE = 3, 0.05
-# Of processes that are a little late, one is no part of the crowd when it is so many times as late as the middle one.
+# Of processes that are a little late, one that is this many times as late as the middle one is no part of the crowd.
 _MUCH_LATER = 2
-# Who waits for somebody late is about as late as that, give or take what was not recorded.
-_AS_LATE = 1.25
 
 
 @dataclass(frozen=True)
 class LateGroup(Suspect):
     """The `members` of which the first is the latest, and makes the others late or may do so. `shadow`: it may be one
-    of somebody worse. `rank_zero`: it may be late now and then because of its role, as rank 0, the first
+    of a later rank. `rank_zero`: it may be late occasionally because of its role, as rank 0, the first
     replica or the first machine. `unfelt`: the job lost next to nothing by it."""
 
     members: tuple[Late, ...]
@@ -235,7 +233,7 @@ def _without_waiting_stages(seen: Observations, late: list[Late]) -> list[Late]:
         entity
         for entity in late
         if not any(
-            entity.stage != root.stage and _together(root, entity) and entity.cost_share <= root.cost_share * _AS_LATE
+            entity.stage != root.stage and _together(root, entity) and entity.cost_share <= root.cost_share * AS_LATE
             for root in alone
         )
     ]

@@ -7,7 +7,7 @@ loading data or stalling. A process that is late because it waited itself, for a
 that time in communication: it has no deficit. One whose transfers are slow has none either. That tells roots from
 victims without walking chains of waiting, and without any clock.
 
-A name is given only when collectives confirm it: in those where somebody waited, the named one came last.
+A name is given only when collectives confirm it: in those where ranks waited, the named one came last.
 """
 
 from collections import defaultdict
@@ -25,16 +25,16 @@ from nixt_pipeline.diagnosis.evidence.parts import waiting_together
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of
 from nixt_pipeline.settings import Thresholds
 
-# What its processes have in common must be most of what the latest of them lacks, and a process is named beside its
+# What its processes have in common must be most of what the latest of them lacks, and a process is named next to its
 # host when it lacks about as much again.
 _HOST_EXPLAINS = 0.5
 _BESIDE_ITS_HOST = 0.5
-# With so many blocks, the first one is left out.
+# With this many blocks, the first one is left out.
 _SETTLED = 10
-# Stretches, of so many to a window, of which each has several passes of the dump thread, and few a checkpoint.
+# Stretches in a window: each has several passes of the dump thread, and few have a checkpoint.
 _STRETCHES = 4
-# Those of one machine are about as late as one another.
-_AS_LATE = 1.25
+# Two that are late for one reason, as ranks of one machine or one waiting for the other, are equally late within this.
+AS_LATE = 1.25
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Late:
 
     `cost_share`: of the time in its window; `typical_share`: in the middle block, which a checkpoint does not move.
     `last_share`: of the waiting in its collectives, how much was for it; None where a later one hides it.
-    `intermittent`: late in the marked blocks of its window only, after so many blocks (`every`). `launched`: whether
+    `intermittent`: late in the marked blocks of its window only, every so many blocks (`every`). `launched`: whether
     its CPU or its GPU is late, where that was recorded. `any_of_process`: confirmed only where any rank of its process
     may be meant.
     """
@@ -265,7 +265,7 @@ def _alike(seen: Observations, suspects: list[Late]) -> list[Late]:
             other
             for other in left
             if other.window.overlap(first.window) * 2 >= max(first.window.length, other.window.length)
-            and max(first.cost_share, other.cost_share) <= _AS_LATE * min(first.cost_share, other.cost_share)
+            and max(first.cost_share, other.cost_share) <= AS_LATE * min(first.cost_share, other.cost_share)
         ]
         left = [other for other in left if other not in like]
         processes = tuple(process for late in like for process in late.processes)
@@ -309,7 +309,7 @@ def _confirmed(
 
 def _waiting(seen: Observations, late: Late, others: list[Late]) -> list[tuple[float, float, int]]:
     """In each of its communicators, those first in which most is waited for it: the share of the waiting that is for
-    it, in the middle block of its window; microseconds waited for it; and in how many collectives somebody waited. What
+    it, in the middle block of its window; microseconds waited for it; and in how many collectives ranks waited. What
     is waited for the others says nothing about it.
 
     Of a host, all communicators of one shape count together, for its processes are in one each.
@@ -329,7 +329,7 @@ def _waiting(seen: Observations, late: Late, others: list[Late]) -> list[tuple[f
             cells[where] += arrival.cells
     found = []
     for where, (last, waited) in waiting.items():
-        # Where nobody is seen to wait, the one that all wait for may have lost its records.
+        # Where no rank is seen to wait, the one that all wait for may have lost its records.
         shares = last[waited > 0] / waited[waited > 0]
         rings = list(shared.values()).count(where)
         found.append((float(np.median(shares)), float(last.sum()) / rings, cells[where]))

@@ -2,7 +2,7 @@
 
 Elastic jobs replace communicators while they run: processes leave or join, and the others go on in new communicators
 (ncclCommShrink, an abort followed by a smaller one). What was replaced and what took its place were never in use
-together. Laid over the same stretch of progress they would seem so, and whoever left would seem to communicate less
+together. Laid over the same progress they would seem so, and a rank that left would seem to communicate less
 than the others. So times are compared within each era.
 """
 
@@ -15,12 +15,11 @@ import pyarrow as pa
 
 from nixt_pipeline.diagnosis.evidence.alike import Pace
 from nixt_pipeline.diagnosis.evidence.era import AFTER_ALL, BEFORE_ALL, Era
-from nixt_pipeline.diagnosis.evidence.frontier import Reach
+from nixt_pipeline.diagnosis.evidence.frontier import REGULAR, Reach
 from nixt_pipeline.diagnosis.evidence.observations import Observations
 from nixt_pipeline.diagnosis.evidence.passes import PASS_US
 from nixt_pipeline.diagnosis.evidence.processes import Process, name_of
 from nixt_pipeline.diagnosis.evidence.replacements import (
-    REGULAR,
     Lives,
     Span,
     changes_of,
@@ -119,7 +118,7 @@ def find_eras(tables: LaunchTables, seen: Observations, reaches: Sequence[Reach]
         replace(_era(era, eras_of, used, members, of_era, reached), sharp=(sharp[era], sharp[era + 1]))
         for era, of_era in enumerate(records)
     ]
-    # What is in no reach (the numbers of graphs, which repeat) does not say how far anybody got.
+    # What is in no reach (the numbers of graphs, which repeat) does not say how far any rank got.
     return tuple(
         replace(era, reaches=tuple(_counted(reach, era) for reach in era.reaches if _key(reach) in whole))
         for era in eras

@@ -35,11 +35,11 @@ FROM reached JOIN writers USING (writer)
 ORDER BY ALL
 """
 
-# Nobody completes one of these before everybody has started it.
+# No rank completes one of these before all have started it.
 WAITING_COLLECTIVES = (*SYNC_COLLECTIVES, "All2All", "AlltoAll", "AllGatherV")
 
-# A communicator of the start-up has few collectives, and says nothing of the end.
-_REGULAR = 20
+# A communicator of the start-up has fewer collectives; its end changes nothing, and says nothing of the job's.
+REGULAR = 20
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class EarlyEnd:
 
 def read_frontier(run: RunTables) -> list[Reach]:
     """The reach of every process of the run."""
-    rows = run.con.sql(_FRONTIER, params={"waiting": list(WAITING_COLLECTIVES), "regular": _REGULAR}).fetchall()
+    rows = run.con.sql(_FRONTIER, params={"waiting": list(WAITING_COLLECTIVES), "regular": REGULAR}).fetchall()
     return [
         Reach(
             comm, coll, process_of(host, pid, name), last, first, records, last_us, first_us, Pace(per_us, size_bytes)
@@ -131,7 +131,7 @@ def _lost(reaches: Iterable[Reach]) -> float:
 def _long_before(reaches: list[Reach], furthest: Mapping[tuple[int, str], int], limits: Thresholds) -> bool:
     """Whether the others went on in all series."""
     ends = [(reach, furthest[reach.communicator, reach.coll]) for reach in reaches]
-    regular = [(reach, end) for reach, end in ends if end >= _REGULAR] or ends
+    regular = [(reach, end) for reach, end in ends if end >= REGULAR] or ends
     return all(
         # In step with the series' own length: a rare collective cannot be far behind.
         end - reach.last >= min(limits.diagnosis.silent_after_operations, max(2, (end + 1) // 10))

@@ -111,8 +111,9 @@ class Observations:
     missing or were left out; `left_out`: of those of which many collectives that were recorded are not looked at;
     `looked_at`: how many of each were recorded, and are looked at. `not_compared`: how many functions and sizes of
     collectives are not among the transfers, and their share of the bytes. `ranks`: the global ranks that are known.
-    `stalls`: single transfers that stood still. `steps`: how many steps it has at most, 0 where that is unknown.
+    `stalls`: single transfers that stalled. `steps`: how many steps it has at most, 0 where that is unknown.
     `one_slot`: the plugin remembers one operation of a communicator, and no Send or Recv.
+    `whole_stages`: the stages of the job that this is a part of; None where it is the whole.
     """
 
     incarnation: int
@@ -138,6 +139,7 @@ class Observations:
     stalls: tuple[Stall, ...] = ()
     steps: float = 0.0
     one_slot: bool = False
+    whole_stages: tuple[frozenset[Process], ...] | None = None
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -156,7 +158,7 @@ class Observations:
     def only(self, blocks: Sequence[int]) -> "Observations":
         """The job as if it had these blocks only; its stages stay those of the whole job."""
         number = {block: index for index, block in enumerate(blocks)}
-        part = replace(
+        return replace(
             self,
             blocks=len(blocks),
             communicating=self.communicating[:, blocks],
@@ -166,16 +168,15 @@ class Observations:
             arrivals=tuple(
                 replace(arrival, block=number[arrival.block]) for arrival in self.arrivals if arrival.block in number
             ),
+            whole_stages=self.stages(),
         )
-        part.__dict__["_stages"] = self._stages  # where the cached property keeps them
-        return part
 
     def in_pairs(self, first: int) -> "Observations":
         """The job in blocks that are two of these each, the first one alone where `first` is 1. What is done at the end
         of a block by one communicator is at the beginning of the next one by another: in pairs, it is together."""
         pair_of = (np.arange(self.blocks) + first) // 2
         begins = np.flatnonzero(np.diff(pair_of, prepend=-1))
-        part = replace(
+        return replace(
             self,
             blocks=len(begins),
             communicating=np.add.reduceat(self.communicating, begins, axis=1),
@@ -183,13 +184,12 @@ class Observations:
             block_us=np.add.reduceat(self.block_us, begins),
             block_end_us=tuple(self.block_end_us[begin - 1] for begin in (*begins[1:].tolist(), self.blocks)),
             arrivals=tuple(replace(arrival, block=int(pair_of[arrival.block])) for arrival in self.arrivals),
+            whole_stages=self.stages(),
         )
-        part.__dict__["_stages"] = self._stages
-        return part
 
     @cached_property
     def _stages(self) -> tuple[frozenset[Process], ...]:
-        return find_stages(self)
+        return find_stages(self) if self.whole_stages is None else self.whole_stages
 
 
 def observe(tables: LaunchTables, limits: Thresholds) -> Observations:

@@ -1,7 +1,7 @@
 """When communicators of a launch were replaced.
 
 A communicator is replaced by the next one that its processes use, if they did hardly anything in between: one that is
-made anew for each evaluation replaces nobody. No clock of one host is compared with that of another without its shift.
+made anew for each evaluation replaces none. No clock of one host is compared with that of another without its shift.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from nixt_pipeline.diagnosis.evidence.frontier import Reach
+from nixt_pipeline.diagnosis.evidence.frontier import REGULAR, Reach
 from nixt_pipeline.diagnosis.evidence.processes import Process, name_of
 
 if TYPE_CHECKING:
     from nixt_pipeline.diagnosis.evidence.observations import Communicator
 
-# A communicator of the start-up has fewer collectives, and its end changes nothing.
-REGULAR = 20
 # What replaces a communicator may be written in one pass of the dump thread with it: so much of the shorter life may
 # overlap, and changes that are no further apart are one.
 _OVERLAP_SHARE = 0.02

@@ -19,14 +19,15 @@ from nixt_pipeline.diagnosis.evidence.processes import Process
 # Losses, norms and flags have some bytes to some kilobytes; what a layer exchanges is hundreds of times as much.
 _CONTROL_BYTES = 64 * 1024
 _CONTROL_SHARE = 1 / 16
-# Whatever happens once in a step happens equally often, give or take what was lost.
+# Whatever happens once in a step happens equally often, except for what was lost.
 _ONCE = 1.25
-# Stages whose processes differ by less of the time in communication may be compared: nobody is named for so little.
+# Stages whose processes differ by less of the time in communication may be compared: no rank is named for so little.
 _LEAST_DIFFERENCE = 0.02
 # A role lasts for the whole job, a fault begins: parts of the job that must show the same.
 _PARTS = 5
-# What those reach of whom others do not wait for; as in `lateness`.
-_UNHINDERED = 0.75
+# What processes reach that the others do not wait for: with two, the one that waits; with many, one that is not itself
+# late, and not the one that waits most, for a Send may wait while its process computes on.
+UNHINDERED_QUANTILE = 0.75
 
 
 def find_stages(seen: Observations) -> tuple[frozenset[Process], ...]:
@@ -160,7 +161,7 @@ def _by_host(group: frozenset[Process], spent: dict[Process, float]) -> list[flo
 
 
 def _unhindered(values: list[float]) -> float:
-    return float(np.quantile(values, _UNHINDERED, method="nearest"))
+    return float(np.quantile(values, UNHINDERED_QUANTILE, method="nearest"))
 
 
 def pipeline_peers(seen: Observations) -> dict[Process, set[Process]]:

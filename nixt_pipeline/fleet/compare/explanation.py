@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from nixt_pipeline.diagnosis.findings import ALARMING
 from nixt_pipeline.fleet.compare.matching import Matching, Side
 from nixt_pipeline.fleet.compare.summaries import Kernel, RunSummary
 
@@ -15,7 +16,6 @@ SideName = Literal["a", "b"]
 
 # Findings about a part of the machine. What concerns everything (a slow fabric, uneven work) can be the change itself.
 _LOCATED = ("late-arrival", "slow-transfer")
-_SEVERE = ("P0", "P1", "P2")
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def costs(run: RunSummary) -> list[Cause]:
         (
             _cause(run, finding)
             for finding in run.findings
-            if finding["kind"] in _LOCATED and finding["severity"] in _SEVERE
+            if finding["kind"] in _LOCATED and finding["severity"] in ALARMING
         ),
         key=lambda item: -item[0].rank_seconds,
     )
