@@ -218,7 +218,11 @@ class DiagnosisThresholds(Group):
         "unless it is shorter than this",
         "InfiniBand and RoCE retry after a few hundred milliseconds at the earliest.",
     )
-    min_stalls: int = threshold(2, "stalls that are reported", "A single one may be a switch that was replaced.")
+    min_stalls: int = threshold(
+        2,
+        "stalls that can be a P1; fewer are a P2, whatever they cost",
+        "A single one may be a switch that was replaced, or a job that was suspended.",
+    )
     told_loss_share: float = threshold(
         0.02,
         "share of lost records from which record loss is reported, for information",

@@ -36,15 +36,13 @@ class Stalls(Suspect):
 
 
 def find_stalls(seen: Observations, before: Sequence[Suspect], limits: Thresholds) -> list[Stalls]:
-    """Those across machines and those inside of them, if they come again and cost enough; without what was found slow
-    `before`."""
+    """Those across machines and those inside of them, if they cost enough; without what was found slow `before`."""
     blames = [suspect for suspect in before if isinstance(suspect, Blame)]
     stalls = [stall for stall in seen.stalls if stall.members and not any(_told(stall, blame) for blame in blames)]
     found = []
     for across in (False, True):
         suspect = _stalls(seen, [stall for stall in stalls if _across(seen, stall.members) is across], across)
-        if suspect and len(suspect.moments) >= limits.diagnosis.min_stalls:
-            found += [suspect] if suspect.cost_share >= limits.diagnosis.p2_cost_share else []
+        found += [suspect] if suspect and suspect.cost_share >= limits.diagnosis.p2_cost_share else []
     return found
 
 

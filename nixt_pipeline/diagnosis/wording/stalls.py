@@ -22,10 +22,12 @@ def stall_finding(seen: Observations, stalls: Stalls, limits: Thresholds) -> Fin
     named = () if level == "fabric" and whole else stalls.suspects
     times = listed([moment(since_us) for since_us, _ in stalls.moments], _SHOWN)
     onset_us, until_us = stalls.moments[0][0], stalls.moments[-1][1]
-    each = duration(stalls.lost_us / len(stalls.moments))
+    number, each = len(stalls.moments), duration(stalls.lost_us / len(stalls.moments))
+    often = f"{number} times, for {each} on average" if number > 1 else f"once, for {each}"
+    severity = severity_by_cost(stalls.cost_share, 1.0, limits.diagnosis.p1_transfer_ratio, limits)
     return Finding(
         kind="fabric-slow" if level == "fabric" else "slow-transfer",
-        severity=severity_by_cost(stalls.cost_share, 1.0, limits.diagnosis.p1_transfer_ratio, limits),
+        severity=severity if number >= limits.diagnosis.min_stalls else "P2",
         level=level,
         hosts=hosts_of(stalls.suspects),
         processes=names_of(named),
@@ -37,10 +39,9 @@ def stall_finding(seen: Observations, stalls: Stalls, limits: Thresholds) -> Fin
             min(1.0, stalls.lost_us / (until_us - onset_us)), None, stalls.lost_us * len(stalls.members) / 1e6
         ),
         evidence=(
-            f"Transfers {'between' if stalls.across else 'inside'} hosts stalled {len(stalls.moments)} times, for"
-            f" {each} on average, on {plural(len(stalls.communicators), 'communicator')}, and were as fast as usual in"
-            f" between: {times}. That is {stalls.cost_share:.1%} of the whole time; all ranks of these"
-            " collectives had arrived."
+            f"Transfers {'between' if stalls.across else 'inside'} hosts stalled {often}, on"
+            f" {plural(len(stalls.communicators), 'communicator')}, and were as fast as usual otherwise: {times}. That"
+            f" is {stalls.cost_share:.1%} of the whole time; all ranks of these collectives had arrived."
         ),
         counter_evidence=_but(len(machines)),
         next_step=_NEXT_ACROSS if stalls.across else _NEXT_INSIDE,
