@@ -16,7 +16,7 @@ FLOORS = (
     "demo", "simulation", "quantities", "inspector",
 )  # fmt: skip
 # Within the diagnosis.
-ROOMS = ("results", "diagnose", "registry", "attempts", "wording", "detectors", "evidence", "findings")
+ROOMS = ("results", "diagnose", "registry", "attempts", "wording", "detectors", "evidence", "confidence", "findings")
 MODULES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
     for path in PACKAGE.rglob("*.py")
