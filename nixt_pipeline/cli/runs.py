@@ -52,24 +52,26 @@ def ingest(settings: Settings, directory: Path, run: str | None, output_format: 
 
 @click.command()
 @click.argument("directory", type=DIRECTORY)
-@click.option("--share", required=True, metavar="I/N", help="Shard I of N, counted from 0, for example 3/16.")
+@click.option(
+    "--shard", "--share", required=True, metavar="I/N", help="Shard I of N, counted from 0, for example 3/16."
+)
 @click.option("--run", help="Name of the run  [default: the directory's name]")
 @click.pass_obj
-def decode(settings: Settings, directory: Path, share: str, run: str | None) -> None:
+def decode(settings: Settings, directory: Path, shard: str, run: str | None) -> None:
     """Decode one shard of a very large run.
 
-    Spreads the work over machines that share a file system. In a job array: nixt decode DIRECTORY --share
+    Spreads the work over machines that share a file system. In a job array: nixt decode DIRECTORY --shard
     $SLURM_ARRAY_TASK_ID/16. Then nixt ingest DIRECTORY, which picks up the decoded shards and does the rest.
     """
-    match = re.fullmatch(r"(\d+)/(\d+)", share)
+    match = re.fullmatch(r"(\d+)/(\d+)", shard)
     if not match or int(match[1]) >= int(match[2]):
         raise click.BadOptionUsage(
-            "share", f"--share takes I/N with I from 0 to N - 1, for example 3/16, not {share!r}"
+            "shard", f"--shard takes I/N with I from 0 to N - 1, for example 3/16, not {shard!r}"
         )
     _say_if_renamed(run)
     with input_errors():
         n_bytes = api.decode_share(directory, settings, int(match[1]), int(match[2]), run)
-    click.echo(visible(f"shard {share} of {directory}: decoded {format_bytes(n_bytes)} of logs"))
+    click.echo(visible(f"shard {shard} of {directory}: decoded {format_bytes(n_bytes)} of logs"))
 
 
 @click.command()

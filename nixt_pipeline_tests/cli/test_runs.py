@@ -36,7 +36,7 @@ def test_ingest_as_json_is_one_object_on_standard_output(dump: Path) -> None:
     assert summary["run"].startswith("my_run-")
 
 
-@pytest.mark.parametrize(("command", "options"), [("ingest", []), ("decode", ["--share", "0/1"])])
+@pytest.mark.parametrize(("command", "options"), [("ingest", []), ("decode", ["--shard", "0/1"])])
 def test_a_name_that_no_directory_can_have_is_said_to_be_changed(dump: Path, command: str, options: list[str]) -> None:
     result = nixt(command, str(dump), "--run", "../../other", *options)
     assert result.exit_code == 0
@@ -47,17 +47,17 @@ def test_a_name_that_no_directory_can_have_is_said_to_be_changed(dump: Path, com
     assert "is stored as" not in nixt(command, str(dump), "--run", "other", *options).stderr
 
 
-def test_shares_of_a_job_array_are_decoded_before_the_ingest(dump: Path) -> None:
-    for share in ("0/2", "1/2"):
-        result = nixt("decode", str(dump), "--share", share)
+def test_shards_of_a_job_array_are_decoded_before_the_ingest(dump: Path) -> None:
+    for option, shard in (("--shard", "0/2"), ("--share", "1/2")):  # the latter is the former name
+        result = nixt("decode", str(dump), option, shard)
         assert result.exit_code == 0
-        assert f"shard {share} of {dump}:" in result.output
+        assert f"shard {shard} of {dump}:" in result.output
     assert "3 records" in nixt("ingest", str(dump)).output
 
 
-@pytest.mark.parametrize("share", ["2/2", "1", "-1/2", "a/b"])
-def test_a_share_that_does_not_exist_is_a_usage_error(dump: Path, share: str) -> None:
-    result = nixt("decode", str(dump), "--share", share)
+@pytest.mark.parametrize("shard", ["2/2", "1", "-1/2", "a/b"])
+def test_a_shard_that_does_not_exist_is_a_usage_error(dump: Path, shard: str) -> None:
+    result = nixt("decode", str(dump), "--shard", shard)
     assert result.exit_code == 2
     assert "for example 3/16" in result.output
 
