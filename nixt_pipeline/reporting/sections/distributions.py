@@ -7,16 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nixt_pipeline.quantities import count, duration, number, percent
-from nixt_pipeline.reporting.canvas import (
-    LABEL_CHARACTERS,
-    LOG_AXIS_RATIO,
-    SMALL,
-    Axes,
-    chart,
-    nothing,
-    number_axis,
-    percent_ticks,
-)
+from nixt_pipeline.reporting import canvas
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import type_legend
 from nixt_pipeline.reporting.palette import INK, colour_of
@@ -75,7 +66,7 @@ def ecdf_figure(
         if row["value"] is not None:
             kernels.setdefault(row["label"], {}).setdefault(row["measure"], []).append(row)
     chosen = list(kernels.items())[:limit]
-    labels = unique_labels((label for label, _ in chosen), LABEL_CHARACTERS)
+    labels = unique_labels((label for label, _ in chosen), canvas.LABEL_CHARACTERS)
     panels = tuple(
         EcdfPanel(
             label,
@@ -94,7 +85,7 @@ def ecdf_figure(
     ]
     if not central:
         return EcdfFigure(panels, log_axis=False)
-    log_axis = max(central) / min(central) > LOG_AXIS_RATIO
+    log_axis = max(central) / min(central) > canvas.LOG_AXIS_RATIO
     return EcdfFigure(panels, log_axis, min(central) / 1.1 if log_axis else 0.0, max(central) * 1.06)
 
 
@@ -116,7 +107,7 @@ MEASURE_STYLE: dict[str, tuple[str, float, bool]] = {
 def draw_ecdf(data: EcdfFigure, name: str = "ecdf", unit: str = "GB/s") -> str:
     """A cumulative distribution for each kernel, all on the same axis, with the percentiles in figures."""
     if not data.panels:
-        return nothing(name)
+        return canvas.nothing(name)
     words = number if unit == "GB/s" else duration
 
     def panel_of(panel: EcdfPanel, number_of_panel: int) -> str:
@@ -125,22 +116,22 @@ def draw_ecdf(data: EcdfFigure, name: str = "ecdf", unit: str = "GB/s") -> str:
         captured = "" if panel.capture_rate is None else f", {percent(panel.capture_rate)} captured"
         facts = f"{tenths}{' GB/s' if unit == 'GB/s' else ''}; n = {count(first.samples)}{captured}"
 
-        def draw(axes: Axes) -> None:
+        def draw(axes: canvas.Axes) -> None:
             for curve in panel.curves:
                 style, width, coloured = MEASURE_STYLE[curve.measure]
                 colour = colour_of(panel.coll_type) if coloured else INK
                 axes.plot(curve.values, curve.quantiles, linestyle=style, linewidth=width, color=colour)
             for quantile in (0.1, 0.5, 0.9):
                 axes.plot(first.at(quantile), quantile, marker="o", markersize=4, color=colour_of(panel.coll_type))
-            axes.set_title(facts, fontsize=SMALL)
-            percent_ticks(axes.yaxis, (0, 0.5, 1))
-            number_axis(axes, "x", data.log_axis)
+            axes.set_title(facts, fontsize=canvas.SMALL)
+            canvas.percent_ticks(axes.yaxis, (0, 0.5, 1))
+            canvas.number_axis(axes, "x", data.log_axis)
             axes.set_xlim(data.low, data.high)
             axes.grid(True)
             axes.set_xlabel("bus bandwidth, GB/s" if unit == "GB/s" else "execution time, us")
             axes.set_ylabel("share of samples")
 
-        return chart(f"{name}-{number_of_panel}", 2.0, draw, f"{panel.label}: {facts}", panel.label)
+        return canvas.chart(f"{name}-{number_of_panel}", 2.0, draw, f"{panel.label}: {facts}", panel.label)
 
     return "".join(panel_of(panel, position) for position, panel in enumerate(data.panels, start=1))
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from nixt_pipeline.grouping import grouped
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.quantities import count, percent, size
-from nixt_pipeline.reporting.canvas import Axes, chart, duration_axis, title_rows
+from nixt_pipeline.reporting import canvas
 from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.palette import COLL_COLOURS, INK
@@ -108,7 +108,7 @@ def _reading(table: pa.Table) -> str:
 def draw_edges(data: EdgePanel, name: str) -> str:
     """A dot for each end of an edge, a line between them."""
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: canvas.Axes) -> None:
         ends = [(edge["send_time_p50_us"], edge["recv_time_p50_us"]) for edge in data.edges]
         for position, (send_us, recv_us) in enumerate(ends):
             if send_us is not None and recv_us is not None:
@@ -117,12 +117,12 @@ def draw_edges(data: EdgePanel, name: str) -> str:
                 if value is not None:
                     axes.plot(value, position, marker="o", markersize=5, color=COLL_COLOURS[side])
         notes = [f"n = {count(max(edge['send_records'], edge['recv_records']))}" for edge in data.edges]
-        title_rows(axes, [edge["label"] for edge in data.edges], notes)
+        canvas.title_rows(axes, [edge["label"] for edge in data.edges], notes)
         times = [value for both in ends for value in both if value is not None]
         axes.set_xlim(min(times, default=1.0) / 1.5, max(times, default=1.0) * 1.5)
-        duration_axis(axes, "x", 10.0)
+        canvas.duration_axis(axes, "x", 10.0)
         axes.grid(True, axis="x")
         axes.set_xlabel("median time")
 
     alt = f"{data.title}: {len(data.edges)} of {data.total} edges"
-    return chart(name, 0.8 + 0.34 * len(data.edges), draw, alt, data.title)
+    return canvas.chart(name, 0.8 + 0.34 * len(data.edges), draw, alt, data.title)

@@ -10,18 +10,8 @@ import pyarrow.compute as pc
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.inspector.operations import COLL_TYPES
 from nixt_pipeline.quantities import count, number, percent
+from nixt_pipeline.reporting import canvas
 from nixt_pipeline.reporting.anchors import host_anchor
-from nixt_pipeline.reporting.canvas import (
-    LABEL_CHARACTERS,
-    SHORT_LABEL_CHARACTERS,
-    Axes,
-    chart,
-    name_rows,
-    nothing,
-    number_axis,
-    percent_axis,
-    title_rows,
-)
 from nixt_pipeline.reporting.columns import Column, columns_of
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import message_sizes, type_legend
@@ -147,27 +137,27 @@ def last_arrivals(spatial: pa.Table, level: str, within_host: Collection[str] = 
     for name, share in shares.items():
         sums = sums.append_column(name, share)
     rows = first_rows(sums.rename_columns({"cells_sum": "cells"}), MAX_ENTITIES, "-excess", "entity")
-    return labelled(rows, LABEL_CHARACTERS, "entity"), sums.num_rows
+    return labelled(rows, canvas.LABEL_CHARACTERS, "entity"), sums.num_rows
 
 
 def draw_last_arrivals(rows: Sequence[Row], name: str) -> str:
     """Bars for the observed share of last arrivals, a tick for the share that chance alone gives."""
     if not rows:
-        return nothing(name)
+        return canvas.nothing(name)
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: canvas.Axes) -> None:
         positions = range(len(rows))
         axes.barh(positions, [row["observed"] for row in rows], height=0.42, color=NEUTRAL_COLOUR)
         expected = [row["expected"] for row in rows]
         axes.plot(expected, positions, linewidth=0, marker="|", markersize=12, markeredgewidth=2, color=INK)
         notes = [f"{percent(row['observed'])} of {count(row['cells'])}" for row in rows]
-        title_rows(axes, [row["label"] for row in rows], notes)
-        percent_axis(axes, max(max(row["observed"], row["expected"]) for row in rows) * 1.04)
+        canvas.title_rows(axes, [row["label"] for row in rows], notes)
+        canvas.percent_axis(axes, max(max(row["observed"], row["expected"]) for row in rows) * 1.04)
         axes.set_xlabel("share of complete collectives in which it arrived last")
 
     first = rows[0]
     alt = f"{first['label']} arrived last in {percent(first['observed'])} of {count(first['cells'])} collectives"
-    return chart(name, 0.6 + 0.34 * len(rows), draw, f"{alt}, expected {percent(first['expected'])}")
+    return canvas.chart(name, 0.6 + 0.34 * len(rows), draw, f"{alt}, expected {percent(first['expected'])}")
 
 
 @dataclass(frozen=True)
@@ -192,7 +182,7 @@ def _range_panel(coll: str, coll_type: str | None, timed: pa.Table, limit: int) 
     rows = first_rows(table, table.num_rows, "busbw_p50_gbs", "entity")
     half = limit // 2
     shown = rows[:half] + rows[max(half, len(rows) - (limit - half)) :]
-    return RangePanel(coll, coll_type, tuple(labelled(shown, SHORT_LABEL_CHARACTERS, "entity")), len(rows))
+    return RangePanel(coll, coll_type, tuple(labelled(shown, canvas.SHORT_LABEL_CHARACTERS, "entity")), len(rows))
 
 
 def draw_bandwidth_ranges(panels: Sequence[RangePanel], name: str) -> str:
@@ -202,13 +192,13 @@ def draw_bandwidth_ranges(panels: Sequence[RangePanel], name: str) -> str:
         def bandwidths(quantile: str) -> list[float]:
             return [row[f"busbw_{quantile}_gbs"] for row in panel.ranges]
 
-        def draw(axes: Axes) -> None:
+        def draw(axes: canvas.Axes) -> None:
             colour, positions = colour_of(panel.coll_type), range(len(panel.ranges))
             axes.hlines(positions, bandwidths("p10"), bandwidths("p90"), color=colour, linewidth=5, alpha=0.55)
             axes.plot(bandwidths("p50"), positions, color=colour, linewidth=0, marker="o", markersize=5)
-            name_rows(axes, [row["label"] for row in panel.ranges])
+            canvas.name_rows(axes, [row["label"] for row in panel.ranges])
             axes.set_xlim(left=0)
-            number_axis(axes, "x")
+            canvas.number_axis(axes, "x")
             axes.grid(True, axis="x")
             axes.set_xlabel("bus bandwidth, GB/s")
 
@@ -216,9 +206,10 @@ def draw_bandwidth_ranges(panels: Sequence[RangePanel], name: str) -> str:
         ends = f"medians from {number(medians[0])} to {number(medians[-1])} GB/s"
         alt = f"{shorten(panel.coll, 24)} {panel.coll_type}: {ends}"
         title = f"{shorten(panel.coll, 20)} {panel.coll_type or ''}"
-        return chart(f"{name}-{position}", 0.9 + 0.19 * len(panel.ranges), draw, alt, title)
+        return canvas.chart(f"{name}-{position}", 0.9 + 0.19 * len(panel.ranges), draw, alt, title)
 
-    return "".join(panel_of(panel, position) for position, panel in enumerate(panels, start=1)) or nothing(name)
+    drawn = (panel_of(panel, position) for position, panel in enumerate(panels, start=1))
+    return "".join(drawn) or canvas.nothing(name)
 
 
 def _last_figure(table: pa.Table, level: str, plural_name: str, one_host_types: set[str]) -> Iterator[FigureView]:

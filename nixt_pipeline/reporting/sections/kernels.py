@@ -6,17 +6,8 @@ import pyarrow as pa
 
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.quantities import count, number, percent
+from nixt_pipeline.reporting import canvas
 from nixt_pipeline.reporting.anchors import kernel_anchor
-from nixt_pipeline.reporting.canvas import (
-    LABEL_CHARACTERS,
-    LOG_AXIS_RATIO,
-    Axes,
-    chart,
-    nothing,
-    number_axis,
-    percent_axis,
-    title_rows,
-)
 from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import type_legend
@@ -29,17 +20,17 @@ MAX_KERNELS = 12
 
 def hottest(hot_kernels: pa.Table, limit: int, known: str) -> list[Row]:
     """The first `limit` kernels by payload of those whose column `known` has a value, with a label to show."""
-    return labelled(first_rows(hot_kernels, limit, "rank_by_bytes", known=known), LABEL_CHARACTERS)
+    return labelled(first_rows(hot_kernels, limit, "rank_by_bytes", known=known), canvas.LABEL_CHARACTERS)
 
 
 def draw_kernels(hot_kernels: pa.Table) -> str:
     """Bars for the share of each hot kernel, dots for the cumulative share."""
     kernels = hottest(hot_kernels, MAX_KERNELS, "share_of_payload")
     if not kernels:
-        return nothing("kernels")
+        return canvas.nothing("kernels")
     cumulative = [row["cumulative_share_of_payload"] for row in kernels]
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: canvas.Axes) -> None:
         for position, row in enumerate(kernels):
             axes.barh(position, row["share_of_payload"], height=0.42, color=colour_of(row["coll_type"]))
         line: dict[str, Any] = {"color": INK, "linewidth": 0.5, "alpha": 0.6, "marker": "o", "markersize": 4}
@@ -48,12 +39,12 @@ def draw_kernels(hot_kernels: pa.Table) -> str:
             f"{percent(row['share_of_payload'])}, in all {percent(share)}"
             for row, share in zip(kernels, cumulative, strict=True)
         ]
-        title_rows(axes, [row["label"] for row in kernels], notes)
-        percent_axis(axes, 1.0)
+        canvas.title_rows(axes, [row["label"] for row in kernels], notes)
+        canvas.percent_axis(axes, 1.0)
         axes.set_xlabel("share of the observed payload")
 
     alt = f"{len(kernels)} of {hot_kernels.num_rows} kernels carry {percent(cumulative[-1])} of the observed payload"
-    return chart("kernels", 0.6 + 0.36 * len(kernels), draw, alt)
+    return canvas.chart("kernels", 0.6 + 0.36 * len(kernels), draw, alt)
 
 
 def kernel_ranges(kernels: pa.Table) -> tuple[FigureView, ...]:
@@ -62,9 +53,9 @@ def kernel_ranges(kernels: pa.Table) -> tuple[FigureView, ...]:
     if not timed:
         return ()
     lowest = min(row["busbw_p10_gbs"] for row in timed)
-    log_axis = lowest > 0 and max(row["busbw_p90_gbs"] for row in timed) / lowest > LOG_AXIS_RATIO
+    log_axis = lowest > 0 and max(row["busbw_p90_gbs"] for row in timed) / lowest > canvas.LOG_AXIS_RATIO
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: canvas.Axes) -> None:
         for position, row in enumerate(timed):
             colour = colour_of(row["coll_type"])
             axes.hlines(position, row["busbw_p10_gbs"], row["busbw_p90_gbs"], color=colour, linewidth=5, alpha=0.55)
@@ -75,8 +66,8 @@ def kernel_ranges(kernels: pa.Table) -> tuple[FigureView, ...]:
             f"{number(row['busbw_p10_gbs'])} / {number(row['busbw_p50_gbs'])} / {number(row['busbw_p90_gbs'])}"
             for row in timed
         ]
-        title_rows(axes, [row["label"] for row in timed], notes)
-        number_axis(axes, "x", log_axis)
+        canvas.title_rows(axes, [row["label"] for row in timed], notes)
+        canvas.number_axis(axes, "x", log_axis)
         if not log_axis:
             axes.set_xlim(left=0)
         axes.grid(True, axis="x")
@@ -90,7 +81,7 @@ def kernel_ranges(kernels: pa.Table) -> tuple[FigureView, ...]:
     )
     return (
         FigureView(
-            chart("kernel-ranges", 0.6 + 0.36 * len(timed), draw, reading),
+            canvas.chart("kernel-ranges", 0.6 + 0.36 * len(timed), draw, reading),
             "Waiting included. The numbers are p10 / p50 / p90"
             f" over {count(sum(row['records'] for row in timed))} records."
             + (" Logarithmic axis." if log_axis else ""),

@@ -8,16 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nixt_pipeline.quantities import count, percent, utc
-from nixt_pipeline.reporting.canvas import (
-    SHORT_LABEL_CHARACTERS,
-    Axes,
-    chart,
-    mark_moments,
-    name_rows,
-    number_axis,
-    share_map,
-    time_unit,
-)
+from nixt_pipeline.reporting import canvas
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import share_legend
 from nixt_pipeline.reporting.rows import first_rows, matching
@@ -89,28 +80,28 @@ def _reading(data: LatenessMap) -> str:
     peak = max(peaks)
     if peak == 0:
         return "No host kept others waiting."
-    host = data.hosts[peaks.index(peak)]
+    host = unique_labels([data.hosts[peaks.index(peak)]], canvas.SHORT_LABEL_CHARACTERS)[0]
     moment = data.shares[peaks.index(peak)].index(peak)
     return (
-        f"The largest loss is from waiting for {unique_labels([host], SHORT_LABEL_CHARACTERS)[0]}: {percent(peak)} of "
-        f"the rank-time in the bin that starts {moment * data.width_us / 1e6:.3g} s into the log."
+        f"The largest loss is from waiting for {host}: {percent(peak)} of the rank-time in the bin that "
+        f"starts {moment * data.width_us / 1e6:.3g} s into the log."
     )
 
 
 def draw_lateness(data: LatenessMap, name: str, onsets_us: Sequence[int] = ()) -> str:
     """Hosts as rows, bins as columns, the share as colour."""
     bins = len(data.shares[0])
-    unit, scale = time_unit(bins * data.width_us / 1e6)
+    unit, scale = canvas.time_unit(bins * data.width_us / 1e6)
     width = bins * data.width_us / 1e6 / scale
     moments = [(onset - data.start_us) / 1e6 / scale for onset in onsets_us]
 
-    def draw(axes: Axes) -> None:
-        share_map(axes, data.shares, width, scale=data.scale)
-        mark_moments(axes, [moment for moment in moments if 0 <= moment <= width])
-        name_rows(axes, unique_labels(data.hosts, SHORT_LABEL_CHARACTERS))
+    def draw(axes: canvas.Axes) -> None:
+        canvas.share_map(axes, data.shares, width, scale=data.scale)
+        canvas.mark_moments(axes, [moment for moment in moments if 0 <= moment <= width])
+        canvas.name_rows(axes, unique_labels(data.hosts, canvas.SHORT_LABEL_CHARACTERS))
         axes.set_xlim(0, width)
-        number_axis(axes, "x")
+        canvas.number_axis(axes, "x")
         axes.set_xlabel(f"{unit} since the start")
 
     alt = f"{len(data.hosts)} hosts over {bins} bins. {_reading(data)}"
-    return chart(name, 0.75 + 0.16 * len(data.hosts), draw, alt)
+    return canvas.chart(name, 0.75 + 0.16 * len(data.hosts), draw, alt)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.quantities import duration, number, percent, utc
-from nixt_pipeline.reporting.canvas import Axes, chart, gaps, mark_moments, nothing, number_axis, time_unit
+from nixt_pipeline.reporting import canvas
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import message_sizes, type_legend, type_order
 from nixt_pipeline.reporting.palette import INK, colour_of
@@ -91,25 +91,25 @@ def _time_panel(coll: str, coll_type: str | None, rows: list[Row], start_us: int
 
 def draw_time(data: TimeFigure, name: str, onsets_us: Sequence[int] = ()) -> str:
     """Bandwidth over time: band p25 to p75, line for the median, dashes for the transfer; onsets of findings marked."""
-    unit, scale = time_unit((data.end_us - data.start_us) / 1e6)
+    unit, scale = canvas.time_unit((data.end_us - data.start_us) / 1e6)
     moments = [(onset - data.start_us) / 1e6 / scale for onset in onsets_us if data.start_us <= onset <= data.end_us]
 
     def panel_of(panel: TimePanel, position: int) -> str:
-        def draw(axes: Axes) -> None:
+        def draw(axes: canvas.Axes) -> None:
             at, colour = [second / scale for second in panel.seconds], colour_of(panel.coll_type)
-            axes.fill_between(at, gaps(panel.p25), gaps(panel.p75), color=colour, alpha=0.3, linewidth=0)
-            axes.plot(at, gaps(panel.p50), color=colour, linewidth=1.5)
-            axes.plot(at, gaps(panel.transfer), color=INK, linewidth=1.1, linestyle="--")
+            axes.fill_between(at, canvas.gaps(panel.p25), canvas.gaps(panel.p75), color=colour, alpha=0.3, linewidth=0)
+            axes.plot(at, canvas.gaps(panel.p50), color=colour, linewidth=1.5)
+            axes.plot(at, canvas.gaps(panel.transfer), color=INK, linewidth=1.1, linestyle="--")
             # A line through a single bin is nothing to see.
             alone = _isolated(panel.p50)
-            dots = [gaps(panel.p50)[index] for index in alone]
+            dots = [canvas.gaps(panel.p50)[index] for index in alone]
             axes.plot([at[index] for index in alone], dots, color=colour, linewidth=0, marker=".")
-            mark_moments(axes, moments)
+            canvas.mark_moments(axes, moments)
             drawn = [value for value in (*panel.p50, *panel.p75, *panel.transfer) if value is not None]
             axes.set_ylim(0, max(drawn, default=1.0) * 1.08 or 1.0)
             axes.set_xlim(0, (data.end_us - data.start_us) / 1e6 / scale)
-            number_axis(axes, "x")
-            number_axis(axes, "y")
+            canvas.number_axis(axes, "x")
+            canvas.number_axis(axes, "y")
             axes.grid(True)
             axes.set_xlabel(f"{unit} since the start")
             axes.set_ylabel("bus bandwidth, GB/s")
@@ -118,9 +118,10 @@ def draw_time(data: TimeFigure, name: str, onsets_us: Sequence[int] = ()) -> str
         spread = f"medians from {number(min(medians))} to {number(max(medians))} GB/s" if medians else "no bandwidth"
         alt = f"{shorten(panel.coll, 24)} {panel.coll_type} over time: {spread}"
         title = f"{shorten(panel.coll, 20)} {panel.coll_type or ''}"
-        return chart(f"{name}-{position}", 1.9, draw, alt, title)
+        return canvas.chart(f"{name}-{position}", 1.9, draw, alt, title)
 
-    return "".join(panel_of(panel, position) for position, panel in enumerate(data.panels, start=1)) or nothing(name)
+    drawn = (panel_of(panel, position) for position, panel in enumerate(data.panels, start=1))
+    return "".join(drawn) or canvas.nothing(name)
 
 
 def _isolated(values: Sequence[float | None]) -> list[int]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.quantities import percent, size
-from nixt_pipeline.reporting.canvas import LABEL_CHARACTERS, Axes, chart, nothing, percent_axis, title_rows
+from nixt_pipeline.reporting import canvas
 from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import type_legend, type_order
@@ -65,23 +65,25 @@ def _by_type(segments: Iterable[Segment]) -> tuple[Segment, ...]:
 def draw_payload(data: PayloadBars) -> str:
     """Stacked bars: share of the observed payload by function and placement."""
     if not data.total_bytes:
-        return nothing("payload")
-    names = [shorten(coll, LABEL_CHARACTERS) for coll, _ in data.bars]
+        return canvas.nothing("payload")
+    names = [shorten(coll, canvas.LABEL_CHARACTERS) for coll, _ in data.bars]
     totals = [sum(segment.payload_bytes for segment in segments) for _, segments in data.bars]
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: canvas.Axes) -> None:
         for position, (_, segments) in enumerate(data.bars):
             left = 0.0
             for segment in segments:
                 share = segment.payload_bytes / data.total_bytes
                 axes.barh(position, share, left=left, height=0.5, color=colour_of(segment.coll_type))
                 left += share
-        title_rows(axes, names, [f"{percent(total / data.total_bytes)}, {size(total)}" for total in totals])
-        percent_axis(axes, max(totals) / data.total_bytes * 1.02)
+        canvas.title_rows(axes, names, [f"{percent(total / data.total_bytes)}, {size(total)}" for total in totals])
+        canvas.percent_axis(axes, max(totals) / data.total_bytes * 1.02)
         axes.set_xlabel("share of the observed payload")
 
     shares = (f"{name} {percent(total / data.total_bytes)}" for name, total in zip(names, totals, strict=True))
-    return chart("payload", 0.6 + 0.36 * len(data.bars), draw, "Share of the observed payload: " + ", ".join(shares))
+    return canvas.chart(
+        "payload", 0.6 + 0.36 * len(data.bars), draw, "Share of the observed payload: " + ", ".join(shares)
+    )
 
 
 def payload_section(_content: RunContent, table: pa.Table) -> SectionView:

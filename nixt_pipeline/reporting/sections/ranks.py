@@ -7,15 +7,7 @@ import pyarrow.compute as pc
 
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.quantities import count, duration, percent
-from nixt_pipeline.reporting.canvas import (
-    LABEL_CHARACTERS,
-    SHORT_LABEL_CHARACTERS,
-    Axes,
-    chart,
-    duration_axis,
-    name_rows,
-    share_map,
-)
+from nixt_pipeline.reporting import canvas
 from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import share_legend, type_legend
@@ -73,9 +65,9 @@ def _map(prefix: str, kernel: pa.Table) -> RankMap:
     first = shown[0][0]
     n_ranks = first["n_ranks"]
     per_column = -(-n_ranks // MAX_RANK_COLUMNS)
-    names = unique_labels((row["comm_name"] or row["id"] or "" for row in uneven), SHORT_LABEL_CHARACTERS)
+    names = unique_labels((row["comm_name"] or row["id"] or "" for row in uneven), canvas.SHORT_LABEL_CHARACTERS)
     return RankMap(
-        prefix + shorten(first["label"], LABEL_CHARACTERS),
+        prefix + shorten(first["label"], canvas.LABEL_CHARACTERS),
         first["coll_type"],
         tuple(names),
         tuple(_shares(rows, n_ranks, per_column) for rows in shown),
@@ -102,7 +94,7 @@ def _ranges(rows: list[Row]) -> tuple[Row, ...]:
     half = MAX_RANGES // 2
     shown = timed if len(timed) <= MAX_RANGES else timed[:half] + timed[-half:]
     named = [{**row, "process": plain(row["process"])} for row in shown]
-    return tuple(labelled(named, SHORT_LABEL_CHARACTERS, "process"))
+    return tuple(labelled(named, canvas.SHORT_LABEL_CHARACTERS, "process"))
 
 
 def ranks_section(_content: RunContent, table: pa.Table) -> SectionView:
@@ -144,26 +136,26 @@ def ranks_section(_content: RunContent, table: pa.Table) -> SectionView:
 def _reading(worst: Row) -> str:
     if worst["share"] is None:
         return "No rank has a usable time."
-    name = shorten(plain(worst["comm_name"] or worst["id"]), SHORT_LABEL_CHARACTERS)
+    name = shorten(plain(worst["comm_name"] or worst["id"]), canvas.SHORT_LABEL_CHARACTERS)
     return (
-        f"Most uneven: {name}, in which {shorten(plain(worst['process']), LABEL_CHARACTERS)} waits for "
-        f"{percent(worst['share'])} of its time ({shorten(worst['label'], LABEL_CHARACTERS)})."
+        f"Most uneven: {name}, in which {shorten(plain(worst['process']), canvas.LABEL_CHARACTERS)} waits for "
+        f"{percent(worst['share'])} of its time ({shorten(worst['label'], canvas.LABEL_CHARACTERS)})."
     )
 
 
 def draw_map(data: RankMap, name: str) -> str:
     """Communicators as rows, ranks as columns."""
 
-    def draw(axes: Axes) -> None:
-        share_map(axes, data.shares, len(data.shares[0]) * data.ranks_per_column, -0.5)
-        name_rows(axes, data.communicators)
+    def draw(axes: canvas.Axes) -> None:
+        canvas.share_map(axes, data.shares, len(data.shares[0]) * data.ranks_per_column, -0.5)
+        canvas.name_rows(axes, data.communicators)
         axes.set_xticks(sorted({0, data.n_ranks // 4, data.n_ranks // 2, data.n_ranks * 3 // 4, data.n_ranks - 1}))
         axes.set_xlim(-0.5, data.n_ranks - 0.5)
         axes.set_xlabel("rank inside the communicator")
 
     worst = max((share or 0.0 for shares in data.shares for share in shares), default=0.0)
     alt = f"{data.label}: {len(data.communicators)} communicators; the most that a rank waits is {percent(worst)}"
-    return chart(name, 0.9 + 0.15 * len(data.communicators), draw, alt, data.label)
+    return canvas.chart(name, 0.9 + 0.15 * len(data.communicators), draw, alt, data.label)
 
 
 def draw_ranges(data: RankMap, name: str) -> str:
@@ -172,18 +164,18 @@ def draw_ranges(data: RankMap, name: str) -> str:
     def times(quantile: str) -> list[float]:
         return [row[f"exec_time_{quantile}_us"] for row in data.ranges]
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: canvas.Axes) -> None:
         colour, positions = colour_of(data.coll_type), range(len(data.ranges))
         axes.hlines(positions, times("min"), times("max"), color=colour, linewidth=1)
         axes.hlines(positions, times("p25"), times("p75"), color=colour, linewidth=6, alpha=0.55)
         axes.plot(times("p50"), positions, color=colour, linewidth=0, marker="o", markersize=4)
-        name_rows(axes, [row["label"] for row in data.ranges])
+        canvas.name_rows(axes, [row["label"] for row in data.ranges])
         axes.set_xlim(min(times("min"), default=1.0) / 1.2, max(times("max"), default=1.0) * 1.2)
-        duration_axis(axes, "x", 10.0)
+        canvas.duration_axis(axes, "x", 10.0)
         axes.grid(True, axis="x")
         axes.set_xlabel("execution time")
 
     medians = [duration(value) for value in times("p50")]
     ends = f"medians from {medians[0]} to {medians[-1]}" if medians else "no usable time"
     alt, title = f"{data.communicators[0]}, {data.label}: {ends}", f"{data.communicators[0]}: {data.label}"
-    return chart(name, 0.9 + 0.17 * len(data.ranges), draw, alt, title)
+    return canvas.chart(name, 0.9 + 0.17 * len(data.ranges), draw, alt, title)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.inspector.operations import format_bytes
 from nixt_pipeline.quantities import count, percent, size
-from nixt_pipeline.reporting.canvas import Axes, chart, name_rows, nothing
+from nixt_pipeline.reporting import canvas
 from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import type_legend
@@ -94,13 +94,13 @@ def draw_heat_map(data: HeatMap) -> str:
     from matplotlib.patches import Rectangle
 
     if not data.cells:
-        return nothing("heat-map")
+        return canvas.nothing("heat-map")
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: canvas.Axes) -> None:
         for row, column, records in data.cells:
             colour = DECADE_COLOURS[decade_of(records)]
             axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=colour, edgecolor=INK, linewidth=0.5))
-        name_rows(axes, [label for label, _ in data.rows])
+        canvas.name_rows(axes, [label for label, _ in data.rows])
         for position, (_, coll_type) in enumerate(data.rows):
             beside: dict[str, Any] = {"clip_on": False, "transform": axes.get_yaxis_transform()}
             axes.plot([-0.03], [position], marker="s", markersize=5, color=colour_of(coll_type), **beside)
@@ -113,7 +113,7 @@ def draw_heat_map(data: HeatMap) -> str:
         axes.grid(True)
 
     alt = f"{len(data.cells)} combinations of {len(data.rows)} communicator shapes and {len(data.columns)} sizes"
-    return chart("heat-map", 1.2 + 0.22 * len(data.rows), draw, alt)
+    return canvas.chart("heat-map", 1.2 + 0.22 * len(data.rows), draw, alt)
 
 
 def decade_of(records: int) -> int:

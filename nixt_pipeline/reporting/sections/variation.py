@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from nixt_pipeline.quantities import number, percent
-from nixt_pipeline.reporting.canvas import LABEL_CHARACTERS, Axes, chart, nothing, percent_ticks, title_rows
+from nixt_pipeline.reporting import canvas
 from nixt_pipeline.reporting.columns import columns_of
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.palette import OTHER_COLOUR, TRANSFER_COLOUR, VARIATION_COLOURS, WAIT_COLOUR
@@ -18,7 +18,9 @@ def variations(table: pa.Table) -> list[Row]:
     """The kernels of `variation` whose times vary at all, hottest first."""
     rows = [row for row in table.to_pylist() if row["share_between_ranks"] is not None]
     prefix = prefixes(row["incarnation"] for row in rows)
-    return labelled([{**row, "label": prefix[row["incarnation"]] + row["label"]} for row in rows], LABEL_CHARACTERS)
+    return labelled(
+        [{**row, "label": prefix[row["incarnation"]] + row["label"]} for row in rows], canvas.LABEL_CHARACTERS
+    )
 
 
 def variation_section(_content: RunContent, table: pa.Table) -> SectionView:
@@ -62,9 +64,9 @@ def _reading(data: Sequence[Row]) -> str:
 def draw_variation(data: Sequence[Row], name: str) -> str:
     """Two stacked bars of 100 % for each kernel."""
     if not data:
-        return nothing(name)
+        return canvas.nothing(name)
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: canvas.Axes) -> None:
         for position, row in enumerate(data):
             between, transfer = row["share_between_ranks"], row["share_of_transfer"]
             axes.barh(position - 0.1, between, height=0.18, color=VARIATION_COLOURS[0])
@@ -74,9 +76,9 @@ def draw_variation(data: Sequence[Row], name: str) -> str:
             else:
                 axes.barh(position + 0.12, transfer, height=0.18, color=TRANSFER_COLOUR)
                 axes.barh(position + 0.12, 1 - transfer, left=transfer, height=0.18, color=WAIT_COLOUR)
-        title_rows(axes, [row["label"] for row in data], [f"CV {number(row['exec_time_cv'])}" for row in data])
+        canvas.title_rows(axes, [row["label"] for row in data], [f"CV {number(row['exec_time_cv'])}" for row in data])
         axes.set_xlim(0, 1)
-        percent_ticks(axes.xaxis, (0, 0.25, 0.5, 0.75, 1))
+        canvas.percent_ticks(axes.xaxis, (0, 0.25, 0.5, 0.75, 1))
         axes.set_xlabel("share of the variance of execution times")
 
-    return chart(name, 0.6 + 0.42 * len(data), draw, _reading(data))
+    return canvas.chart(name, 0.6 + 0.42 * len(data), draw, _reading(data))

@@ -11,16 +11,7 @@ import pyarrow as pa
 from nixt_pipeline.grouping import grouped
 from nixt_pipeline.inert import shorten
 from nixt_pipeline.quantities import count, duration, number, percent, utc
-from nixt_pipeline.reporting.canvas import (
-    LABEL_CHARACTERS,
-    Axes,
-    chart,
-    duration_axis,
-    gaps,
-    mark_moments,
-    number_axis,
-    time_unit,
-)
+from nixt_pipeline.reporting import canvas
 from nixt_pipeline.reporting.content import RunContent
 from nixt_pipeline.reporting.legends import WAIT_AND_TRANSFER
 from nixt_pipeline.reporting.palette import TRANSFER_COLOUR, WAIT_COLOUR
@@ -148,7 +139,7 @@ class Axis:
 
 
 def _axis(data: Waiting, onsets_us: Sequence[int]) -> Axis:
-    unit, scale = time_unit(data.end_s)
+    unit, scale = canvas.time_unit(data.end_s)
     moments = ((onset - data.start_us) / 1e6 for onset in onsets_us)
     return Axis(
         f"{unit} since the start",
@@ -170,43 +161,43 @@ def draw_total(data: Waiting, name: str, onsets_us: Sequence[int] = ()) -> str:
     """How many GPUs waited and transferred, stacked."""
     axis = _axis(data, onsets_us)
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: canvas.Axes) -> None:
         both = [wait + moved for wait, moved in zip(data.waiting, data.transferring, strict=True)]
         axes.stairs(both, axis.edges, fill=True, color=WAIT_COLOUR)
         axes.stairs(data.transferring, axis.edges, fill=True, color=TRANSFER_COLOUR)
-        mark_moments(axes, axis.moments)
+        canvas.mark_moments(axes, axis.moments)
         axes.set_xlim(0, axis.edges[-1])
         axes.set_ylim(0, max(both) * 1.05 or 1.0)
-        number_axis(axes, "x")
-        number_axis(axes, "y")
+        canvas.number_axis(axes, "x")
+        canvas.number_axis(axes, "y")
         axes.grid(True, axis="y")
         axes.set_xlabel(axis.label)
         axes.set_ylabel("GPUs, on average")
 
     alt = f"At most {number(max(data.waiting))} GPUs waiting at once, on average of a bin"
-    return chart(name, 2.0, draw, alt, "All collectives: GPUs waiting and transferring")
+    return canvas.chart(name, 2.0, draw, alt, "All collectives: GPUs waiting and transferring")
 
 
 def draw_kernel(kernel: KernelWaiting, name: str, axis: Axis) -> str:
     """Median and quartiles of waiting and transfer in each bin."""
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: canvas.Axes) -> None:
         for (low, middle, high), colour in ((kernel.wait, WAIT_COLOUR), (kernel.transfer, TRANSFER_COLOUR)):
-            axes.fill_between(axis.middles, gaps(low), gaps(high), color=colour, alpha=0.35, linewidth=0)
-            axes.plot(axis.middles, gaps(middle), color=colour, linewidth=1.5, marker=".", markersize=2.5)
-        mark_moments(axes, axis.moments)
+            axes.fill_between(axis.middles, canvas.gaps(low), canvas.gaps(high), color=colour, alpha=0.35, linewidth=0)
+            axes.plot(axis.middles, canvas.gaps(middle), color=colour, linewidth=1.5, marker=".", markersize=2.5)
+        canvas.mark_moments(axes, axis.moments)
         axes.set_xlim(axis.edges[0], axis.edges[-1])
         known = [value for value in (*kernel.wait[2], *kernel.transfer[2]) if value is not None]
         axes.set_ylim(0, max(known, default=1.0) * 1.5)
-        number_axis(axes, "x")
-        duration_axis(axes, "y", _LOWEST_US)
+        canvas.number_axis(axes, "x")
+        canvas.duration_axis(axes, "y", _LOWEST_US)
         axes.grid(True, axis="y")
         axes.set_xlabel(axis.label)
         axes.set_ylabel("time per collective")
 
     waits = [value for value in kernel.wait[1] if value is not None]
-    title = shorten(kernel.label, LABEL_CHARACTERS)
-    return chart(name, 2.0, draw, f"{title}: median waits up to {duration(max(waits, default=0.0))}", title)
+    title = shorten(kernel.label, canvas.LABEL_CHARACTERS)
+    return canvas.chart(name, 2.0, draw, f"{title}: median waits up to {duration(max(waits, default=0.0))}", title)
 
 
 @dataclass(frozen=True)
