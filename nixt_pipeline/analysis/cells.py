@@ -324,9 +324,9 @@ def build_cells(run: str, settings: Settings) -> int:
     require_files(manifest, settings, content=True)
     discard_damaged_results(manifest, settings)
     generation = manifest.directory(settings)
-    kernel_times, cells = (generation / f"{table}.parquet" for table in ("kernel_times", "cells"))
     with catalog.open_run(run, settings) as con:
-        build_kernel_times(con, generation, noting(run, kernel_times, settings))
+        build_kernel_times(con, run, generation, settings)
+    cells = generation / "cells.parquet"
     note = noting(run, cells, settings, _made_from(manifest, settings))
     with catalog.open_run(run, settings) as con:
         return write_batches(cell_batches(con), schema(CELL_COLUMNS), cells, note)

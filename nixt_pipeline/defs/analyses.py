@@ -5,7 +5,6 @@ there.
 """
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,7 @@ def collective_cells(
 
 
 def _judge_cells(run: str, settings: Settings) -> Iterator[Verdict]:
-    with closing(catalog.open_run(run, settings)) as con:
+    with catalog.open_run(run, settings) as con:
         yield from judge_cells(cell_profile(con), settings.thresholds)
 
 
@@ -147,7 +146,7 @@ def analysis_checks(analysis: Analysis) -> dg.AssetChecksDefinition:
         if (error := noted_error(analysis.name, run, settings)) is not None:
             yield from judge_failure(analysis, error)
             return
-        with closing(catalog.open_run(run, settings)) as con:
+        with catalog.open_run(run, settings) as con:
             result, stored = con.table(analysis.name).to_arrow_table(), _stored(con)
         yield from judge_result(analysis, result, stored, settings.thresholds)
 

@@ -1,7 +1,6 @@
 """The ingest of a run: four assets, from the files of its dump directory to published events."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import dagster as dg
@@ -30,7 +29,6 @@ from nixt_pipeline.store.kernel_times import build_kernel_times
 from nixt_pipeline.store.locate import run_directory
 from nixt_pipeline.store.manifest import read_manifest
 from nixt_pipeline.store.reading import read_table
-from nixt_pipeline.store.seals import noting
 
 # What is known of a file before it is decoded.
 _LISTED = ("path", "size_bytes", "mtime_ns", "fingerprint", "compression", "hostname", "pid")
@@ -167,7 +165,7 @@ def event_store(context: dg.AssetExecutionContext, settings: dg.ResourceParam[Se
     manifest = ingest.publish_run(run, settings)
     generation = manifest.directory(settings)
     with duckdb.get_connection(run) as con:
-        build_kernel_times(con, generation, noting(run, generation / "kernel_times.parquet", settings))
+        build_kernel_times(con, run, generation, settings)
         first = con.sql("FROM events").limit(12).to_arrow_table()
         by_function = con.sql(
             "SELECT coll, coll_type, count(*) AS records FROM events GROUP BY ALL ORDER BY ALL"
@@ -190,7 +188,7 @@ def _judge_events(run: str, settings: Settings) -> Iterator[Verdict]:
     files = layout.table_files(read_manifest(run, settings).directory(settings), "events")
     yield judge_columns(files, taxonomy.EVENT_COLUMNS)
     yield judge_rows(files, ingest.validated_summary(run, settings).records["stored"])
-    with closing(catalog.open_run(run, settings)) as con:
+    with catalog.open_run(run, settings) as con:
         yield from judge_values(event_profile(con, settings), settings.thresholds)
 
 

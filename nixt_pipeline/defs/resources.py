@@ -1,7 +1,7 @@
 """What assets, checks and sensors get from outside: the settings, and DuckDB over the store."""
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
@@ -55,7 +55,7 @@ class StoreDuckDB(DuckDBResource):
         """
         if self.database != ":memory:" or self.connection_config:
             raise ValueError("StoreDuckDB is always in memory, with the limits of the settings; configure those")
-        with closing(catalog.open_run(run, self.settings) if run else catalog.open_store(self.settings)) as con:
+        with catalog.open_run(run, self.settings) if run else catalog.open_store(self.settings) as con:
             yield con
 
 

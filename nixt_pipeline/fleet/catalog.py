@@ -7,7 +7,6 @@ archive costs.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -238,7 +237,7 @@ def describe_runs(manifests: Sequence[Manifest], settings: Settings) -> dict[str
 
 def _describe_runs(manifests: Sequence[Manifest], settings: Settings) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {manifest.run: dict(_NOTHING) for manifest in manifests}
-    with closing(catalog.connect(settings)) as con:
+    with catalog.connect(settings) as con:
         for name, sql in (*_TABLES, *_SUMMARIES):
             files = [path for manifest in manifests for path in _files(name, manifest, settings)]
             is_result = name in dict(_SUMMARIES)

@@ -5,14 +5,15 @@ communicator shape, message size): some hundred thousand rows stand for tens of 
 over them is exact. The analyses of distributions read these rows instead of the events.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 
 from nixt_pipeline.inspector.operations import BANDWIDTH_FLAGS
 from nixt_pipeline.inspector.taxonomy import KERNEL_TIME_COLUMNS, schema
+from nixt_pipeline.settings import Settings
 from nixt_pipeline.store.files import ROW_GROUP_ROWS, write_batches
+from nixt_pipeline.store.seals import noting
 
 # Grouping by a dozen strings and numbers costs several times as much as by their 64-bit hash: a `variant` is one
 # combination of them, of which there are some dozens.
@@ -62,10 +63,9 @@ def kernel_times_sql(events: str) -> str:
     return _SQL.format(events=events)
 
 
-def build_kernel_times(con: duckdb.DuckDBPyConnection, generation: Path, note: Callable[[Path], None]) -> None:
-    """Write the rollup of the run of `con` (see `open_run`) beside its events, atomically, unless it is there; `note`
-    as in `write_batches`."""
+def build_kernel_times(con: duckdb.DuckDBPyConnection, run: str, generation: Path, settings: Settings) -> None:
+    """Write the rollup of the run of `con` (see `open_run`) beside its events, atomically, unless it is there."""
     path = generation / "kernel_times.parquet"
     if not path.exists():
         batches = con.sql(kernel_times_sql("stored_events")).to_arrow_reader(ROW_GROUP_ROWS)
-        write_batches(batches, schema(KERNEL_TIME_COLUMNS), path, note)
+        write_batches(batches, schema(KERNEL_TIME_COLUMNS), path, noting(run, path, settings))
