@@ -76,16 +76,15 @@ class DenseCells:
     """The cells of one pass: `add` its records, then read them in the order of the stretches."""
 
     def __init__(self, stretches: Sequence[Stretch]) -> None:
-        self._streams = np.array([stretch.stream for stretch in stretches], np.uint64)
-        self._first_sns = np.array([stretch.first_sn for stretch in stretches], np.uint64)
-        self._numbers = np.array([stretch.numbers for stretch in stretches], np.int64)
-        self._ranks = np.array([stretch.ranks for stretch in stretches], np.int64)
-        self._starts = np.cumsum(self._numbers) - self._numbers
-        bits = self._numbers * self._ranks
-        self._first_bits = np.cumsum(bits) - bits
-        self._places = _hash_places(self._streams)
+        streams = np.array([stretch.stream for stretch in stretches], np.uint64)
+        first_sns = np.array([stretch.first_sn for stretch in stretches], np.uint64)
+        numbers = np.array([stretch.numbers for stretch in stretches], np.int64)
+        ranks = np.array([stretch.ranks for stretch in stretches], np.int64)
+        starts, bits = np.cumsum(numbers) - numbers, numbers * ranks
+        first_bits = np.cumsum(bits) - bits
+        self._layout = _Layout(_hash_places(streams), streams, first_sns, numbers, ranks, starts, first_bits)
         self._bits = np.zeros(int(bits.sum()) // 8 + 1, np.uint8)
-        self._cells = np.empty(int(self._numbers.sum()), _CELL)
+        self._cells = np.empty(int(numbers.sum()), _CELL)
         self._cells[:] = np.array(_EMPTY, _CELL)
 
     def add(self, records: pa.RecordBatch) -> None:
@@ -95,10 +94,7 @@ class DenseCells:
         and numbers are passed over.
         """
         columns = _Records(*(column.to_numpy(zero_copy_only=True) for column in records.columns))
-        layout = _Layout(
-            self._places, self._streams, self._first_sns, self._numbers, self._ranks, self._starts, self._first_bits
-        )
-        _add(self._cells, self._bits, layout, columns)
+        _add(self._cells, self._bits, self._layout, columns)
 
     def batches(self, rows: int) -> Iterator[pa.Table]:
         """The cells that have records and no rank twice, about `rows` at a time."""
@@ -115,9 +111,10 @@ class DenseCells:
         return pa.table(self._keys(np.flatnonzero(self._cells["repeated"])))
 
     def _keys(self, numbers: Array) -> dict[str, Array]:
-        stretch = np.searchsorted(self._starts, numbers, side="right") - 1
-        offsets = (numbers - self._starts[stretch]).astype(np.uint64)
-        return {"stream": self._streams[stretch], "coll_sn": self._first_sns[stretch] + offsets}
+        layout = self._layout
+        stretch = np.searchsorted(layout.starts, numbers, side="right") - 1
+        offsets = (numbers - layout.starts[stretch]).astype(np.uint64)
+        return {"stream": layout.streams[stretch], "coll_sn": layout.first_sns[stretch] + offsets}
 
 
 def _hash_places(streams: Array) -> Array:

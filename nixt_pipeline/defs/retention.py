@@ -1,5 +1,6 @@
 """Raw events of old runs are dropped once a day, when a limit is set."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -8,7 +9,7 @@ from pydantic import Field
 from nixt_pipeline.defs.common import Result, fleet_result
 from nixt_pipeline.defs.fleet import fleet_asset, table_checks
 from nixt_pipeline.defs.metadata import arrow_preview
-from nixt_pipeline.fleet.retention_policy import RETENTION, apply_retention, plan_retention, write_steps
+from nixt_pipeline.fleet.retention_policy import RETENTION, apply_retention, plan_retention
 from nixt_pipeline.quality.fleet import RETENTION_RULES, judge_retention
 from nixt_pipeline.settings import Settings
 
@@ -30,7 +31,7 @@ def retention(config: RetentionConfig, settings: dg.ResourceParam[Settings]) -> 
     steps = plan_retention(now, settings)
     if not config.dry_run:
         steps = apply_retention(steps, now, settings)
-    table = write_steps(steps, settings)
+    table = RETENTION.write(RETENTION.of(map(asdict, steps)), settings)
     gone = [step for step in steps if step.action in ("drop", "dropped")]
     numbers = {"runs_dropped": len(gone), "freed_mb": sum(step.event_bytes for step in gone) / 1e6}
     shown = {"oldest runs": arrow_preview(table, table.column_names)}

@@ -5,7 +5,7 @@ findings, keep their events, because they may be needed for another look. Every 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -120,11 +120,6 @@ def _used_baselines(table: pa.Table, limits: Thresholds) -> set[str]:
         newest[row["workload"]] = max(newest.get(row["workload"], 0), row["first_dump_us"] or 0)
     groups = [members(table, workload, began_us + 1, limits) for workload, began_us in newest.items()]
     return {run for modes in groups for runs in modes.values() for run in runs[:MAX_MEMBERS]}
-
-
-def write_steps(steps: Sequence[Step], settings: Settings) -> pa.Table:
-    """Write and return the steps as a table, the oldest run first."""
-    return RETENTION.write(RETENTION.of(map(asdict, steps)), settings)
 
 
 def _held(row: Row, used: set[str], settings: Settings) -> str:

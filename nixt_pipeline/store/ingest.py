@@ -315,7 +315,7 @@ def _generation(inventory: Inventory, settings: Settings) -> Path:
     because readers may have that one open, or where something else than a directory has that name."""
     name = f"gen-{inventory.fingerprint}-{_decoding(settings)}"
     names = chain([name], (f"{name}-{number}" for number in count(2)))
-    directories = (layout.generation_dir(inventory.run, name, settings) for name in names)
+    directories = (layout.store_dir(inventory.run, settings) / name for name in names)
     return next(path for path in directories if not (path / _DAMAGED).exists() and not _is_taken(path))
 
 

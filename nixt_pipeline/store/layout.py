@@ -27,11 +27,6 @@ def store_dir(run: str, settings: Settings) -> Path:
     return settings.data_dir / "store" / f"run={run}"
 
 
-def generation_dir(run: str, generation: str, settings: Settings) -> Path:
-    """The directory of one generation: the result of ingesting one state of the run's input."""
-    return store_dir(run, settings) / generation
-
-
 def table_files(generation: Path, table: str) -> list[Path]:
     """The Parquet files of `table` in a generation, in a stable order; empty when the table has not been written."""
     if table in PARTED_TABLES:

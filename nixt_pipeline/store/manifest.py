@@ -47,8 +47,8 @@ class Manifest(IngestSummary):
     schema: int = SCHEMA_VERSION
 
     def directory(self, settings: Settings) -> Path:
-        """The generation's directory."""
-        return layout.generation_dir(self.run, self.generation, settings)
+        """The directory of the generation: the result of ingesting one state of the run's input."""
+        return layout.store_dir(self.run, settings) / self.generation
 
 
 _MANIFEST = TypeAdapter(Manifest)

@@ -139,7 +139,7 @@ def test_what_cannot_be_read_costs_only_itself_and_is_named(tmp_path: Path, sett
 def test_an_interrupted_ingest_starts_over(tmp_path: Path, settings: Settings) -> None:
     write_log(tmp_path / "in" / "a-pid1.log", *records(2))
     inventory = ingest.take_inventory(tmp_path / "in", "run", settings)
-    left = layout.generation_dir("run", f"gen-{inventory.fingerprint}-{ingest.DECODER_VERSION}", settings) / "events"
+    left = layout.store_dir("run", settings) / f"gen-{inventory.fingerprint}-{ingest.DECODER_VERSION}" / "events"
     left.mkdir(parents=True)
     (left / ".tmp-1-part.parquet").write_bytes(b"half")
     (left / "part-old.parquet").write_bytes(b"half")
