@@ -6,20 +6,30 @@ Results go to standard output, progress and messages to standard error.
 
 import click
 
-from nixt_pipeline.cli import check, fleet, runs, ui, watch
-from nixt_pipeline.cli.output import Commands, input_errors, say, show_log_inertly
-from nixt_pipeline.settings import doubts, load_settings
-from nixt_pipeline.store.reading import warn_once
+from nixt_pipeline.cli.commands import Commands, Lazy
+from nixt_pipeline.cli.output import input_errors, say, show_log_inertly
 
-_COMMANDS: tuple[click.Command, ...] = (
-    runs.ingest, runs.decode, runs.report, runs.diagnose, runs.sql, runs.demo, ui.ui, watch.watch,
-    fleet.runs, fleet.compare, fleet.baselines, fleet.hosts, fleet.retention, check.check,
-)  # fmt: skip
+_COMMANDS = {
+    "ingest": Lazy("runs", "Validate and store the logs of one job."),
+    "decode": Lazy("runs", "Decode one shard of a very large run."),
+    "report": Lazy("runs", "Analyse a run and write its report."),
+    "diagnose": Lazy("runs", "Find stragglers, slow links and hangs."),
+    "sql": Lazy("runs", "Query the store with SQL."),
+    "demo": Lazy("runs", "Simulate a job and report on it."),
+    "ui": Lazy("ui", "Start Dagster's web interface."),
+    "watch": Lazy("watch", "Process finished runs as they appear."),
+    "runs": Lazy("fleet", "List the stored runs, newest first."),
+    "compare": Lazy("fleet", "Test whether B is slower than A, and by how much."),
+    "baselines": Lazy("fleet", "List, pin or reject baseline runs."),
+    "hosts": Lazy("fleet", "List the hosts to drain."),
+    "retention": Lazy("fleet", "List or drop the raw events of old runs."),
+    "check": Lazy("check", "Verify and repair the stored files."),
+}
 
 
 @click.group(
     cls=Commands,
-    commands=_COMMANDS,
+    lazy=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(package_name="nixt-pipeline")
@@ -31,6 +41,10 @@ def main(context: click.Context) -> None:
     data is stored. Exit codes: 0 success, 1 findings at or above --fail-on, 2 a usage or input error, 70 a bug in nixt,
     130 interrupted.
     """
+    # `nixt --help` needs neither.
+    from nixt_pipeline.settings import doubts, load_settings
+    from nixt_pipeline.store.reading import warn_once
+
     show_log_inertly()
     warn_once.cache_clear()
     for doubt in doubts():

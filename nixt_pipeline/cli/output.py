@@ -3,17 +3,14 @@ inert (`nixt_pipeline.inert`), because names and messages may come from a log.""
 
 import csv
 import logging
-import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
-import duckdb
 
-from nixt_pipeline.errors import EXIT_BROKEN_PIPE, EXIT_DEFECT, EXIT_INPUT, EXIT_INTERRUPTED, NixtError, storage_errno
+from nixt_pipeline.errors import EXIT_INPUT, NixtError, storage_errno
 from nixt_pipeline.inert import csv_cell, distinct, json_text, visible, visible_lines
 from nixt_pipeline.obstacles import obstacle_behind
 
@@ -42,38 +39,6 @@ class InputError(click.ClickException):
     exit_code = EXIT_INPUT
 
 
-class Commands(click.Group):
-    """A group of commands whose exit codes keep apart what the user can fix, what was interrupted, and defects."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. An unexpected error is a bug in nixt: the command ends with a traceback to report, and never
-        with the exit code that means findings."""
-        try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-            return result
-        except click.exceptions.Exit:
-            raise
-        except click.ClickException as error:
-            # Click's own messages quote arguments, which may be names that a shell found with a pattern.
-            vars(error)["message"] = visible_lines(error.message)
-            raise
-        except (KeyboardInterrupt, click.Abort):
-            say("Interrupted. Completed work is kept; run the command again to continue.")
-            ctx.exit(EXIT_INTERRUPTED)
-        except BrokenPipeError:
-            # The reader has seen enough (head). Python would complain again when it flushes at exit.
-            sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
-            ctx.exit(EXIT_BROKEN_PIPE)
-        except Exception as error:
-            say(traceback.format_exc())
-            say(
-                f"This is a bug in nixt_pipeline, not in your input: {type(error).__name__}. Please report it with the"
-                " lines above."
-            )
-            ctx.exit(EXIT_DEFECT)
-
-
 @contextmanager
 def input_errors() -> Iterator[None]:
     """Errors that the user can fix end the command with their message and exit code 2, not with a traceback."""
@@ -85,8 +50,8 @@ def input_errors() -> Iterator[None]:
         raise InputError(visible(str(error))) from error
     except OSError as error:
         raise InputError(visible(obstacle_behind(error) or str(error))) from error
-    except duckdb.Error as error:
-        # A large query spills to the disk, which may be full.
+    except Exception as error:
+        # A large query of DuckDB spills to the disk, which may be full.
         if storage_errno(error) is None:
             raise
         raise InputError(visible(f"{error}; make room, or set NIXT_DATA_DIR to another place")) from error

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -5,10 +8,12 @@ from click.testing import CliRunner
 from nixt_pipeline.cli import main
 from nixt_pipeline.cli.output import Format
 
+CONTEXT = click.Context(main)
+COMMANDS = {name: main.get_command(CONTEXT, name) for name in main.list_commands(CONTEXT)}
 FORMATS = {
     name: option.type
-    for name, command in main.commands.items()
-    for option in command.params
+    for name, command in COMMANDS.items()
+    for option in (command.params if command else ())
     if isinstance(option, click.Option) and "--format" in option.opts
 }
 
@@ -28,3 +33,18 @@ def test_earlier_spellings_are_understood(written: str, meant: str) -> None:
 def test_an_unknown_format_names_the_known_ones() -> None:
     result = CliRunner().invoke(main, ["runs", "--format", "xml"])
     assert (result.exit_code, "'text', 'csv', 'json'" in result.stderr) == (2, True)
+
+
+def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
+    listed = CliRunner().invoke(main, ["--help"], terminal_width=110).output
+    for name, command in COMMANDS.items():
+        assert command is not None
+        assert f"{name:<9}  {command.get_short_help_str(80)}\n" in listed
+    assert CliRunner().invoke(main, ["nothing"]).exit_code == 2
+
+
+def test_help_imports_none_of_the_libraries_that_commands_need() -> None:
+    program = (
+        "import sys, nixt_pipeline.cli; print({'duckdb', 'pyarrow', 'pandas', 'numpy', 'pydantic'} & set(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stdout == b"set()\n"
