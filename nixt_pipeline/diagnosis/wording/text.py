@@ -93,7 +93,7 @@ def title(finding: Finding) -> str:
     if finding.kind == "hang" and finding.until_us is not None:
         one = several = "Hang that is over: {}"
     text = (one if len(_named(finding)) == 1 or finding.ambiguous else several).format(where(finding))
-    return text[:1].upper() + text[1:] if text.startswith("one of") else text
+    return text[:1].upper() + text[1:] if text.startswith(("one of ", "a rank ")) else text
 
 
 def where(finding: Finding) -> str:

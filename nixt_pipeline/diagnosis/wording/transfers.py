@@ -41,9 +41,12 @@ def transfer_findings(seen: Observations, blames: Sequence[Blame], limits: Thres
         lasting = blame.window.marked >= limits.diagnosis.min_blocks_without_cost
         if costs.excess_share >= limits.diagnosis.p2_cost_share or lasting:
             severity = _severity(seen, blame, costs, lasting, limits)
-            # Everybody may have waited for who left no log: no time is that of the transfer alone.
-            unsure = blame.comes_and_goes or _without_log(seen, blame)
-            findings.append(_finding(seen, blame, "P2" if unsure else severity, costs))
+            unlogged = _without_log(seen, blame)
+            findings.append(
+                _rank_without_log(seen, blame, unlogged, costs)
+                if unlogged
+                else _finding(seen, blame, "P2" if blame.comes_and_goes else severity, costs)
+            )
     return findings
 
 
@@ -110,7 +113,7 @@ def _finding(seen: Observations, blame: Blame, severity: Severity, costs: _Costs
             f" the excess costs a member {costs.excess_share:.1%} of the time{_hidden(costs)}.{_victims(blame)}"
         ),
         counter_evidence=f"{cleared} {_WHY[blame.level]}{_CONGESTION if blame.comes_and_goes else ''}"
-        f"{_or_a_host(blame)}{_not_compared(seen)}{_or_a_late_rank(seen, blame)}",
+        f"{_or_a_host(blame)}{_not_compared(seen)}",
         next_step=_FABRIC_OR_HOST[blame.medium] if _or_a_host(blame) else _NEXT[blame.level, blame.medium],
         place="" if blame.hosts or blame.level != "communicator" else _place(seen, blame),
     )
@@ -129,12 +132,34 @@ def _without_log(seen: Observations, blame: Blame) -> list[Communicator]:
     return comms if all(len(comm.members) < comm.n_ranks for comm in comms) else []
 
 
-def _or_a_late_rank(seen: Observations, blame: Blame) -> str:
-    comms = _without_log(seen, blame)
-    if not comms:
-        return ""
+def _rank_without_log(seen: Observations, blame: Blame, comms: list[Communicator], costs: _Costs) -> Finding:
+    """What slow transfers are where each path has ranks without a log: all others may have waited for one of these, so
+    that no time is that of the transfer alone, and nobody who left a log is accused."""
     shown = listed([f"{comm.n_ranks - len(comm.members)} of {comm.n_ranks} in {comm.label}" for comm in comms], _SHOWN)
-    return f" Ranks without a log ({shown}) may have been late instead: all others would have waited for them."
+    links = f"NVLink on {listed(list(blame.hosts), _SHOWN)}" if blame.medium == "nvlink" else "the network"
+    return Finding(
+        kind="late-arrival",
+        severity="P2",
+        level="communicator",
+        communicators=tuple(sorted({comm.id for comm in comms})),
+        ambiguous=True,
+        onset_us=blame.window.onset_us(seen.block_end_us),
+        until_us=blame.window.until_us(seen.block_end_us),
+        effect=Effect(costs.share, None, costs.lost_us / 1e6),
+        evidence=(
+            f"Collectives {_WITHIN[blame.medium]} take {costs.ratio:.2g} times as long as the best of their kind on all"
+            f" ranks that left a log, in {blame.window.length} of {seen.blocks} time blocks; the excess costs a member"
+            f" {costs.excess_share:.1%} of the time{_hidden(costs)}. Other ranks left none: {shown}."
+        ),
+        counter_evidence=(
+            f"That all wait for a rank without a log and that {links} is slow look the same.{_not_compared(seen)}"
+        ),
+        next_step=(
+            "Find out why these ranks left no log, and look first at what they do between collectives (GPU clocks and"
+            f" throttling, data loader, CPU), then at {links}."
+        ),
+        place=f"a rank without a log ({shown}) or {links}",
+    )
 
 
 def _not_compared(seen: Observations) -> str:
