@@ -129,7 +129,7 @@ class Job:
     """The simulation: a clock for every rank, moved on by computation and by communication.
 
     Ranks are numbered along tensor parallelism first, then data, then pipeline stages, and fill the hosts in order. A
-    fault is planted by changing, between steps, what is public here: `slowdown` (computation takes so many times as
+    fault is planted by changing, between steps, what is public here: `slowdown` (computation takes this many times as
     long), `network` and `nvlink` (a link's share of its healthy speed) and `clock`, each with one value per rank.
     """
 

@@ -191,7 +191,7 @@ def table(judged: Iterable[Judged]) -> str:
     text = ""
     if faulty:
         head = ("fault", "jobs", AS_WELL_AS_POSSIBLE, LESS_PRECISELY, MISSED, "small or not in the log",
-                "innocents at P0 or P1", "seconds told / true, median", "95 %")  # fmt: skip
+                "innocents at P0 or P1", "seconds reported / true, median", "95 %")  # fmt: skip
         rows = [_row(kind, [entry for entry in judged if entry.kind == kind]) for kind in faulty]
         rows.append(_row("all", [entry for entry in judged if entry.kind in faulty]))
         text += _markdown(head, rows)

@@ -35,7 +35,7 @@ Highlights = dict[str, float | None]
 # The stored records that the rows of a result may add up to.
 Counted = Literal["events", "collectives"]
 
-# Highlights of one kind, the largest: more lines in one plot cannot be told apart.
+# Highlights of one kind, the largest: more lines in one plot cannot be distinguished.
 TOP = 6
 
 # Records that one pass over a run may hold in memory at once: what eight million need fits DuckDB's default limit with

@@ -2,7 +2,7 @@
 
 The sequence numbers of a stream (a function of a communicator) follow one another, so that a cell's place in an array
 is its number minus the stream's first. Each record is added to its cell as it streams by, in any order. A second record
-of a rank shows in a bit for each rank and cell; such cells are only marked, for whoever can tell repetitions apart.
+of a rank shows in a bit for each rank and cell; such cells are only marked, for SQL that distinguishes repetitions.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

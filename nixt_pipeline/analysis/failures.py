@@ -1,7 +1,7 @@
 """An analysis that fails, or whose result is wrong, takes nothing else with it: its result goes, and a note of the
 error takes its place.
 
-The note, `results/<analysis>/run=<run>.json`, is for whoever looks for the result later, in another process: the
+The note, `results/<analysis>/run=<run>.json`, is for what reads the result later, in another process: the
 report, and the checks in Dagster.
 """
 

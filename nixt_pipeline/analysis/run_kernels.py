@@ -10,7 +10,7 @@ from nixt_pipeline.analysis.base import Analysis
 from nixt_pipeline.analysis.columns import PAYLOAD_BYTES, RECORDS, event
 from nixt_pipeline.inspector.taxonomy import F64, I64, RUN, STRING, Column, Role, count, derived
 
-# Stretches into which a run is cut, by the progress of each communicator. Twenty are enough for a variance, and each
+# Blocks into which a run is cut, by the progress of each communicator. Twenty are enough for a variance, and each
 # holds many operations, so that neighbours in time, which resemble one another, mostly share a block.
 BLOCKS = 20
 # Kernels, by time, that are described; the others are counted in one row. A job has some dozens.
@@ -21,8 +21,8 @@ KERNELS_WITH_COMMUNICATORS = 50
 MAX_COMMUNICATORS = 1_000
 # Time is a sum, so that a kernel's time is a mean: a median of all would not move when less than half of the
 # communicators, or of the operations, became slower. What a fifth of the operations take counts in full. Rarer times
-# count as at most the mean of these quantiles, or so many times the median of their communicator in the block, so that
-# a few that were stuck, or wait for a checkpoint, do not decide about the run, and one more of them does not either.
+# count as at most the mean of these quantiles, or this many times their communicator's median in the block, so that a
+# few that were stuck, or wait for a checkpoint, do not decide about the run, and one more of them does not either.
 COMMON_QUANTILES = [q / 100 for q in range(80, 100, 2)]
 LONGEST = 3
 

@@ -10,7 +10,7 @@ from nixt_pipeline.inspector.taxonomy import RUN, U64, Column, Role, count, deri
 
 # Columns that a chart as wide as a phone can still show apart.
 BINS = 60
-# As in the diagnosis, whose stretches of the job are at most so many.
+# The diagnosis has at most as many time blocks.
 _STRETCHES = 40
 # Kernels with rows of their own.
 _KERNELS_SHOWN = 8
@@ -54,8 +54,8 @@ GROUP BY incarnation, bin_start_us, bin_width_us, rank_by_bytes, label, coll, co
 ORDER BY incarnation, bin_start_us, rank_by_bytes
 """
 
-# Sequence numbers count per communicator and function; communicators of one shape count alike. In floating point: a
-# broken record can give a number near 2^64.
+# Sequence numbers count per communicator and function; communicators of one shape count the same operations. In
+# floating point: a broken record can give a number near 2^64.
 _BY_PROGRESS = f"""
 WITH {KERNELS},
 {_HOTTEST},

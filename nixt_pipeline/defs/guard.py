@@ -56,7 +56,7 @@ def reached_as(host: str, names: Iterable[str]) -> frozenset[str]:
 class Guard:
     """An ASGI application before `app` that serves only what the interface's own pages, or programs, ask for.
 
-    `names` come from `reached_as`. `origins` (`name`, which stands for the ports 80 and 443, or `name:port`) are places
+    `names` come from `reached_as`. `origins` (`name`, which means the ports 80 and 443, or `name:port`) are places
     where a reverse proxy is reached, by http or https: `Origin` may name them. Headers that say where a proxy was
     reached (`X-Forwarded-Port`) are not asked: anyone can send them.
     """

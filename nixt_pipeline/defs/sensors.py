@@ -98,7 +98,7 @@ def decide(  # noqa: PLR0913 (all that a tick depends on)
 ) -> Decision:
     """Which runs to request now.
 
-    `latest` tells how the most recent ingestion of each run stands. New and changed directories are requested once they
+    `latest` is the state of the most recent ingestion of each run. New and changed directories are requested once they
     are finished; an unchanged one again only when its last attempt failed, attempts are left and the pause is over. At
     most `limit` are requested, the others follow with the next tick, as do those not looked at before `out_of_time`.
     What `why_no_record` gives a reason for becomes no partition: everything after it would be a failure forever.

@@ -126,8 +126,8 @@ def _open(con: duckdb.DuckDBPyConnection, ending: Ending, limits: Thresholds, at
 
 
 def _chosen(launches: Iterable[Launch], limits: Thresholds) -> tuple[list[Launch], list[Launch]]:
-    """The launches to diagnose, in the order of time: the last one, for how it ended is what somebody wants to know
-    first, and those with most records; and the others, those with most records first."""
+    """The launches to diagnose, in the order of time: the last one, because how it ended is the first thing to know,
+    and those with most records; and the others, those with most records first."""
     last = max((launch.number for launch in launches), default=0)
     ordered = sorted(launches, key=lambda launch: (launch.number != last, -launch.records, launch.number))
     most = limits.diagnosis.max_diagnosed_launches

@@ -78,7 +78,7 @@ def materialise_findings(
     again: bool = False,
 ) -> Diagnosis:
     """Diagnose a stored run whose cells have been built, and write both files. `also` adds what the run alone does not
-    show; what failed in `attempts` before is told as well. What is stored is reused as in `current_findings`. Raises
+    show; what failed in `attempts` before is reported, too. What is stored is reused as in `current_findings`. Raises
     `UnknownRunError`, and `EventsDroppedError` for a run that has only its results left."""
     found = current_findings(run, settings, also, attempts, again)
     store_findings(found, settings)
@@ -128,7 +128,7 @@ def _made_from(manifest: Manifest, settings: Settings) -> str:
 def _diagnose(run: str, settings: Settings, attempts: Attempts) -> Diagnosis:
     require_events(run, settings)
     require_files(read_manifest(run, settings), settings, content=True)
-    # With the digits that are stored, so that whoever reads it later reads the same.
+    # With the digits that are stored, so that later readers get the same.
     return Diagnosis.from_json(diagnose(run, settings, attempts).to_json())
 
 

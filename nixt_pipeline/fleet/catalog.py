@@ -26,7 +26,7 @@ from nixt_pipeline.store.reading import query, query_readable
 # Part of a row's state: raise it when a row would come out differently, and every row is made anew.
 VERSION = "4"
 
-# Results that a row is made of beside the store.
+# Results that a row is made of, next to the store.
 _RESULTS = ("summary_histogram", "coverage", "findings")
 # What people call the axes of a job's parallelism, by the role of its communicators.
 _AXES = {"tensor": "tp", "context": "cp", "expert": "ep", "pipeline": "pp", "data": "dp"}

@@ -1,7 +1,7 @@
 """The fleet's hosts: how often each was named, as what, what that cost: `<data>/results/host_health.parquet`.
 
-A host that runs in many jobs is named more often by that alone. So it is asked how likely so many findings in so many
-runs are at the rate of all other hosts, and only what is hardly chance makes a suspect.
+A host that runs in many jobs is named more often by that alone. So the question is how likely its number of findings in
+its number of runs is at the rate of all other hosts; only what chance hardly explains makes a suspect.
 """
 
 from collections import defaultdict

@@ -2,7 +2,7 @@
 
 The usual line is one JSON object, which orjson decodes. Anything else goes to the careful path: objects glued together,
 in an array or behind a log collector's prefix, torn lines glued to good ones, C's spellings of infinity and NaN,
-numbers beyond 64 bits, broken UTF-8. What stands within another program's object or text is found by `envelopes`.
+numbers beyond 64 bits, broken UTF-8. What is within another program's object or text is found by `envelopes`.
 """
 
 import json
@@ -28,17 +28,17 @@ from nixt_pipeline.inspector.envelopes import (
 _RECORD_START = re.compile(rb'\{\s*"(?:header|metadata|coll_perf|p2p_perf|dump_stats|proxy_trace)"\s*:')
 # What such a beginning can also stand for: an object within a record. No record is known to hold one, forks may.
 _MAX_NESTED = 2
-# What stands between the elements of an array counts as blank.
+# What is between the elements of an array counts as blank.
 _PUNCTUATION = b" \t\r\n\v\f,[]"
-# A text in a text in a text: every wrapping doubles the backslashes, so that more than a few are nobody's.
+# A text in a text in a text: every wrapping doubles the backslashes, so that more than a few do not occur.
 _MAX_WRAPPINGS = 8
-# In so many forms an envelope may hold the one record that it is about.
+# Forms in which an envelope may hold the one record that it is about.
 _MOST_FORMS = 4
 # Colours, and the links and titles of terminals.
 _TERMINAL_CODE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 # How Python prints a record.
 _SINGLE_QUOTED = re.compile(rb"'(?:coll_perf|p2p_perf)'\s*:")
-# Keys that only Inspector writes: whether a text without a single record is a damaged log or somebody else's file.
+# Keys that only Inspector writes: whether a text without a single record is a damaged log or another program's file.
 _VOCABULARY = re.compile(
     rb'"(?:coll_perf|p2p_perf|dump_stats|proxy_trace|inspector_output_format_version'
     rb'|(?:coll|p2p)_(?:sn|msg_size_bytes|exec_time_us|timing_source|algobw_gbs|busbw_gbs))(?:\\+"|""?)\s*:'

@@ -38,9 +38,9 @@ _HTML_QUOTE, _URL_QUOTE = re.compile(r"&(?:quot|#34|#x22);", re.IGNORECASE), "%2
 # and others.
 _FLAT_BODY = re.compile(rf"(?P<prefix>.*?)(?:{_NAMES})(?:(?P<separator>[._:/])\w.*)?", re.DOTALL)
 _FLAT_HEADER, _HEADER_KEYS = re.compile(r"header(?P<separator>[._:/])\w"), {"id", "rank", "n_ranks"}
-# A record that stands escaped in a text that is no JSON: with backslashes, or with quotes doubled (CSV).
+# A record that is escaped in a text that is not JSON: with backslashes, or with quotes doubled (CSV).
 _ESCAPED_START = re.compile(rf'\{{\s*(?P<quote>\\+"|"")(?:{"|".join(_SECTIONS)})(?P=quote)\s*:')
-# What is left of the string in which it stands, up to its closing quote.
+# What is left of the string that it is in, up to its closing quote.
 _CSV_REST = re.compile(r'(?:[^"]++|"")*+')
 _STRING_REST = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _KEY_VALUES, _PAIR = "kvlistValue", {"key", "value"}

@@ -69,7 +69,7 @@ def settle(summary: FileSummary) -> FileSummary:
 def merge(slices: list[FileSummary]) -> FileSummary:
     """The summary of a file from those of its slices, in order; as if it had been decoded in one piece.
 
-    Only the content's digest is missing, so that a copy of a sliced file is told by its records.
+    Only the content's digest is missing, so that a copy of a sliced file is recognised by its records.
     """
     if len(slices) == 1:
         return slices[0]

@@ -18,7 +18,7 @@ _CRI_PIECE = re.compile(rb"\S{10,40} (?P<stream>stdout|stderr) (?P<tag>[PF])(?::
 _MAX_PIECES = 64
 # Streams of several containers in one file that are put together at the same time.
 _MAX_STREAMS = 64
-# What, beside the key of the text, tells the streams apart that one file may hold.
+# What, besides the key of the text, distinguishes the streams that one file may hold.
 _STREAM_KEYS = ("stream", "container_id", "partial_id", "CONTAINER_ID")
 _Stream = tuple[object, ...]
 

@@ -1,7 +1,7 @@
 """From a decoded JSON object to a typed row: the five taxonomy roles, the oddities flagged, nothing dropped.
 
-Features are told by the keys of a record (`comm_name`, `p2p_perf`, a missing `header`), never by the version it claims.
-A value that a typed column cannot hold, and every unknown key, goes to the `extra` column.
+Features are recognised by the keys of a record (`comm_name`, `p2p_perf`, a missing `header`), never by the version it
+claims. A value that a typed column cannot hold, and every unknown key, goes to the `extra` column.
 """
 
 from dataclasses import dataclass

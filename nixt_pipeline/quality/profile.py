@@ -11,7 +11,7 @@ from nixt_pipeline.analysis.base import number_of_passes
 from nixt_pipeline.inspector.operations import RecordFlag
 from nixt_pipeline.settings import Settings
 
-# A digest takes a small part of the memory of a record: so many usual passes are one here.
+# A digest takes a small part of the memory of a record: this many usual passes are one here.
 _DIGEST_PASSES = 2
 
 # Equal records are equal in these few numbers, too: what else is written in the line is compared only where they are.

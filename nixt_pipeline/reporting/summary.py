@@ -21,7 +21,7 @@ NOT_COMPUTED = "not computed"
 _WAITING = "of the GPUs' time in collectives is waiting for the last rank"
 VALUE_CHARACTERS = 24
 _SETTING_CHARACTERS = 60
-# What run.json may say that a reader wants first; all of it stands in the section about the run.
+# What run.json may say that a reader wants first; all of it is in the section about the run.
 _SETTINGS = ("name", "model", "parallelism", "nccl_version", "tags", "baseline")
 
 

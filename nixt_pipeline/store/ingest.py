@@ -67,7 +67,7 @@ def ingest(directory: Path, run: str, settings: Settings, progress: Progress | N
     """Ingest the dump directory as `run`: all four stages. Raises `IngestError`.
 
     The run is locked from the first stage to the last: another ingest of it that lists the directory in between would
-    leave this one with files that nobody has decoded.
+    leave this one with files that were not decoded.
     """
     if not directory.is_dir():
         raise IngestError(f"cannot list {directory}: it is not a directory")
@@ -232,8 +232,8 @@ def _validate(inventory: Inventory, generation: Path, settings: Settings, progre
     accounts, copies = _without_duplicates(books.with_only_copies(accounts), parts, generation, settings)
     parts = {part: [number for number in numbers if number not in copies] for part, numbers in parts.items()}
     parts = compact(generation, parts)
-    # A copy's lines are those of its original, and somebody else's file counts as one thing. Of an earlier version of a
-    # file only records are kept.
+    # A copy's lines are those of its original, and another program's file counts as one thing. Of an earlier version of
+    # a file only records are kept.
     left_out = copies | {summary.file_id for summary in decoded.summaries if summary.status == "foreign"}
     left_out |= {account.file_id for account in plan.kept if account.status == books.SUPERSEDED}
     for table in LINE_TABLES:

@@ -54,7 +54,7 @@ _TEMPLATE_FILE_BYTES = 128 << 10
 # Parts below this size are joined once there are that many of them.
 _SMALL_PART_BYTES = 256 << 10
 _MANY_SMALL_PARTS = 32
-# A log is shared out among so many workers, but shares smaller than this are not worth a part of their own.
+# A log is shared out among at most this many workers, but shares smaller than this are not worth a part of their own.
 _SHARES = 16
 _MIN_SHARE_BYTES = 32 << 20
 
@@ -118,7 +118,7 @@ def make_bundles(directory: str, pieces: list[Piece], target: Path, settings: Se
     """Share the files out in bundles of about `bundle_bytes`, smaller ones where that makes work for many workers.
 
     A large file is cut into slices, if its lines can be understood one by one. The bundles do not depend on the
-    machine: whoever shares the work, here or elsewhere, makes the same ones.
+    machine: every process that shares the work, here or elsewhere, makes the same ones.
     """
     total = sum(piece.weight_bytes for piece in pieces)
     share = min(settings.bundle_bytes, max(total // _SHARES, _MIN_SHARE_BYTES))

@@ -3,7 +3,7 @@
 What can be made again is left out, with a line in the log (and so on standard error) that names the file. What a run
 rests on raises `DamagedError`.
 
-Every file of the store is looked at before it is opened: whoever opens a pipe without a writer waits for ever.
+Every file of the store is looked at before it is opened: opening a pipe without a writer waits forever.
 """
 
 import errno

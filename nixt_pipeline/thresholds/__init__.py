@@ -1,6 +1,6 @@
 """The numbers that decide a verdict, each with its meaning and where its value comes from, grouped by package.
 
-What only shapes a computation stays beside it. `thresholds.diagnosis.min_blocks` is `[thresholds.diagnosis]` in
+What only shapes a computation stays next to it. `thresholds.diagnosis.min_blocks` is `[thresholds.diagnosis]` in
 `nixt.toml` and `NIXT_THRESHOLDS__DIAGNOSIS__MIN_BLOCKS` in the environment.
 """
 

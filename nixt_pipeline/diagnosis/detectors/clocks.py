@@ -1,7 +1,7 @@
 """Hosts whose clocks disagree, from the write times of the same collectives.
 
 All ranks leave a collective together and write it at their next dump, so that the difference of two hosts' write times
-is the difference of their clocks, give or take a dump interval. Nothing in the diagnosis orders events by clocks of
+is the difference of their clocks, within a dump interval. Nothing in the diagnosis orders events by clocks of
 several hosts; who reads time axes, or joins logs by time, should know.
 """
 
@@ -30,7 +30,7 @@ class HostClock:
     """How a host's clock stands to those of the others: ahead when positive.
 
     `uncertainty_us` is the scatter of one measurement, not of their mean: dump threads that keep their distance err
-    alike in every collective. `drift_ppm` is None where the log is too short, or the scatter too large, to tell it.
+    the same in every collective. `drift_ppm` is None where the log is too short, or the scatter too large, to tell it.
     """
 
     offset_us: float
@@ -100,7 +100,7 @@ def host_clocks(times: Iterable[Mapping[str, int]]) -> dict[str, HostClock]:
     """The clock of each host, from the times at which hosts wrote the same collectives, in microseconds.
 
     Each collective compares a host with the median of the other hosts in it (where the two in the middle are far apart,
-    with the nearer, for nobody has a clock between them), so that one host that is off does not move the others'
+    with the nearer, because no clock is between them), so that one host that is off does not move the others'
     reference, unless there are only two: then both are off from one another.
     """
     measured: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -118,7 +118,7 @@ def host_clocks(times: Iterable[Mapping[str, int]]) -> dict[str, HostClock]:
 def _clock(measured: np.ndarray) -> HostClock:
     """The clock behind rows of (time, distance from the others).
 
-    The drift is Theil and Sen's slope; it is told from none when its interval excludes zero and it moves the clock,
+    The drift is Theil and Sen's slope; it differs from none when its interval excludes zero and it moves the clock,
     over the log, by three times the scatter.
     """
     at_us, distance_us = measured.T

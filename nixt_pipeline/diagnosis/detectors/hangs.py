@@ -1,8 +1,8 @@
 """A job that stopped: what got least far, and who may have hung.
 
-A normal end leaves nothing behind its alike; a log that lost its tail shows ranks of one communicator with different
+A normal end leaves nothing behind its peers; a log that lost its tail shows ranks of one communicator with different
 last numbers, and then nothing is concluded. What shares no process, or was not in use at the same time, is looked at
-apart (`parts`); what came after a stop decides how it is told (`sequel`).
+apart (`parts`); what came after a stop decides how it is reported (`sequel`).
 """
 
 from collections import defaultdict
@@ -42,7 +42,7 @@ from nixt_pipeline.settings import Thresholds
 
 # A pass of the dump thread later or earlier, on either side, is no clock that was set.
 _FAR = 2
-# So many of those that got further are asked what comes next: they are alike.
+# Of those that got further, this many are asked what comes next: they are peers.
 _TRIED = 3
 # So many are asked in which order they do what one of their passes wrote together.
 _ASKED = 8
@@ -53,7 +53,7 @@ _LEAST_OPERATIONS = 12
 @dataclass(frozen=True)
 class _Launch:
     """What is known of one launch: its communicators by the hash of their identity, and the processes whose logs say
-    nothing of the end. `reaches` is how far everybody got in the communicators of the part that is looked at; those of
+    nothing of the end. `reaches` is how far all got in the communicators of the part that is examined; those of
     them that `go_on` after it, by number, did not stop."""
 
     evidence: Evidence

@@ -1,8 +1,8 @@
-"""Waiting that is nobody's fault: a pipeline stage with more work, ranks that take turns at being last.
+"""Waiting without a fault: a pipeline stage with more work, ranks that take turns at being last.
 
-The first and the last stage of a pipeline have an embedding or a loss more than others. That is a role and no fault
-as long as all of their processes are alike and it does not change. Where a stage is one host only, a change is what
-tells a slow host from a stage with more work.
+The first and the last stage of a pipeline have an embedding or a loss more than others. That is a role and not a
+fault as long as it is the same in all of their processes and does not change. Where a stage is one host only, a change
+distinguishes a slow host from a stage with more work.
 """
 
 from collections import defaultdict

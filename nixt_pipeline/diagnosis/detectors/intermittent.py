@@ -1,8 +1,8 @@
 """Who hesitates: late in some blocks and not in those between, so that no stretch of time is dense with it.
 
-The blocks in which somebody is clearly late are taken out of the job and looked at as if they were all of it. If it is
-the same one in most of them, it is that one's doing; pauses that strike one after the other (everybody's garbage
-collection, uneven batches) name nobody. What it costs is counted over all of the time, quiet blocks included.
+The blocks in which a rank is clearly late are taken out of the job and examined as if they were all of it. If it is
+the same one in most of them, it is that one's doing; pauses that strike one after the other (garbage collection on
+each rank, uneven batches) name no rank. What it costs is counted over all of the time, quiet blocks included.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from nixt_pipeline.diagnosis.evidence.observations import Observations
 from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.settings import Thresholds
 
-# In an eventful block, the latest one lacks so many times what the latest one lacks in a usual block.
+# In an eventful block, the latest one lacks this many times what the latest one lacks in a usual block.
 _UNUSUAL = 2.0
 # In single blocks, and in pairs that begin with the first or with the second one.
 _TRIES = 3
@@ -28,7 +28,7 @@ def find_hesitations(seen: Observations, known: list[Late], limits: Thresholds) 
     """Everybody who is late now and then by their own doing, except the processes of `known`, who are late for longer.
 
     The windows are in blocks of `seen` and count as marked those in which it hesitated; `late_us` is of one of these.
-    Where nobody is found, pairs of blocks are looked at, for one hesitation may be in two.
+    Where none is found, pairs of blocks are examined, because one stall may be in two.
     """
     found = _hesitations(seen, known, limits)
     for first in (0, 1):
@@ -83,7 +83,7 @@ def _chance_of_its_turn(
     seen: Observations, entity: Late, named: set[Process], blocks: list[int], limits: Thresholds
 ) -> float:
     """How likely it would be the latest of the job in so many of the eventful blocks by turns: in the window, which may
-    have begun in any of them, or in all in which anybody is at least half as late. How late it is proves nothing here,
+    have begun in any of them, or in all in which any is at least half as late. How late it is proves nothing here,
     for the blocks were chosen for it."""
     late, _ = deficits(seen, limits)
     own = np.array([process in entity.processes for process in seen.processes])

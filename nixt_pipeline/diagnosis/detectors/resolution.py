@@ -1,7 +1,7 @@
 """How late somebody must have been to stand out: what "nobody is late" is worth.
 
 The test for late ones is turned round: the deficits of a run vary from block to block, more so when records are
-missing, and who lacks less than that variation explains is not told.
+missing, and a rank that lacks less than that variation explains is not found.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.diagnosis.evidence.stages import operations_of
 from nixt_pipeline.settings import Thresholds
 
-# Communicators of one process whose numbers of operations differ by less do the same work, give or take what was lost.
+# Communicators of one process whose numbers of operations differ by less do the same work, except for what was lost.
 _EQUALLY_BUSY = 1.1
 
 # Why nothing can be concluded from times, and what could not be judged although other things could.

@@ -16,11 +16,11 @@ from nixt_pipeline.diagnosis.evidence.observations import Communicator
 from nixt_pipeline.diagnosis.evidence.parts import Part
 from nixt_pipeline.diagnosis.evidence.processes import Process
 
-# What goes on for so much of the time, and for so many steps, does not wait: a hang stops the rest within a step.
+# What continues for this share of the time and this many steps does not wait: a hang stops the rest within a step.
 _GOES_ON_SHARE = 0.25
 _GOES_ON_STEPS = 3
 _GOES_ON_US = 1_000_000
-# Fewer operations tell no step.
+# Fewer operations show no step.
 _REGULAR = 5
 
 
@@ -65,13 +65,13 @@ def what_followed(
     communicators: Iterable[Communicator],
 ) -> tuple[int | None, Sequel | None]:
     """When a part of a launch stopped, of which the communicators `stopped` (numbers) stopped first, and what its
-    processes did then in any of the `communicators` of the launch. How far everybody got `of_part` is known to the end
+    processes did then in any of the `communicators` of the launch. How far each got `of_part` is known to the end
     of its era; the `reaches` are those of the launch. By write times in Unix microseconds."""
     known = tuple(communicators)
     hashes = {comm.number: comm.key for comm in known}
     everything = frozenset(hashes[number] for number in part.communicators if number in hashes)
     ends = last_times(of_part, everything)
-    # Of Sends and Recvs, it is not told here when they stopped: then the part counts.
+    # When Sends and Recvs stopped is not known here: then the part counts.
     own = frozenset(reach.communicator for reach in reaches) & {hashes[n] for n in stopped if n in hashes} or everything
     own_ends = last_times(reaches, own)
     ended = _middle(own_ends)

@@ -1,7 +1,7 @@
 """Transfers that stand still now and then: links that flap, proxies that are held up, retransmissions that time out.
 
-Each time, a few collectives take seconds on all of their ranks, so that nobody is late, and the rest of the job is as
-fast as ever. What stood still together tells where: the machines that all of these paths have in common, without those
+Each time, a few collectives take seconds on all of their ranks, so that no rank is late, and the rest of the job is as
+fast as ever. What stalled together shows where: the machines that all of these paths have in common, without those
 on paths that never did.
 """
 
@@ -82,7 +82,7 @@ def _stalls(seen: Observations, stalls: Sequence[Stall], across: bool) -> Stalls
 
 
 def _cleared(seen: Observations, stalls: Sequence[Stall]) -> frozenset[Process]:
-    """The members of communicators that never stood still and do the same as some that did. What does something else,
+    """The members of communicators that never stalled and do the same as some that did. What does something else,
     sends little, or sends in turns, as the edges of a pipeline do, may not have been sending at these moments."""
     stalled = {stall.comm for stall in stalls}
     largest = {comm: seen.synchronised_bytes.get(comm.number, 0) for comm in seen.communicators}
@@ -96,7 +96,7 @@ def _cleared(seen: Observations, stalls: Sequence[Stall]) -> frozenset[Process]:
 
 
 def _moments(stalls: Iterable[Stall]) -> list[list[Stall]]:
-    """Those that stood still together: the one was not over when the other began."""
+    """Those that stalled together: the one was not over when the other began."""
     moments: list[list[Stall]] = []
     for stall in sorted(stalls, key=lambda stall: stall.at_us):
         if moments and stall.at_us - stall.excess_us < moments[-1][-1].at_us:

@@ -14,7 +14,7 @@ from nixt_pipeline.diagnosis.detectors.tracks import SEND_RECV, Track
 from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.settings import Thresholds
 
-# Two that stopped are told apart when the records of the one that got less far are so unlikely to be merely lost.
+# Two that stopped are distinguished when the records of the one that got less far are so unlikely to be merely lost.
 _LESS_FAR_CHANCE = 0.01
 
 
@@ -131,7 +131,7 @@ def _joined(stopped: Iterable[Track], edges: Sequence[Track]) -> list[list[Track
 def _narrowed(group: list[Track]) -> tuple[tuple[Track, ...], frozenset[Process]]:
     """Of tracks that stopped together, those that stopped first, and the processes that these have in common.
 
-    Whoever got further than its alike waits elsewhere for one of them. What says nothing, because all of its kind got
+    What got further than its peers waits elsewhere for one of them. What says nothing, because all of its kind got
     equally far, is Send and Recv along a pipeline: there, each stage waits for another.
     """
     of_family: dict[tuple[Hashable, ...], list[Track]] = defaultdict(list)

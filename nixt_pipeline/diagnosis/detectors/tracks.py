@@ -1,7 +1,7 @@
 """Tracks: what is done in order and recorded with a number, and which of them do the same in lockstep.
 
 A track is a collective function of a communicator, or Send and Recv in one direction between two processes. A number
-that anybody recorded was completed by all: records that are missing make tracks look shorter, never longer.
+that any rank recorded was completed by all: records that are missing make tracks look shorter, never longer.
 """
 
 from collections import Counter, defaultdict
@@ -112,7 +112,7 @@ def series_of(
     found = []
     for (number, coll), members in sorted(reaches.items()):
         lost = _lost(members, one_slot)
-        if one_slot:  # it loses nearly all of a function in all communicators alike; of one, few may have been recorded
+        if one_slot:  # it loses nearly all of a function in each communicator; of one, few may have been recorded
             lost = max(lost, everywhere[coll])
         last = {reach.process: reach.last for reach in members}
         communicator = members[0].communicator
@@ -217,7 +217,7 @@ def _apart(tracks: Iterable[Track]) -> list[Track]:
 def _with_slots(tracks: Sequence[Track], series: Sequence[Series]) -> list[Track]:
     """The same with what the last operation in the slot of a communicator says of its other functions.
 
-    When its alike ended with another function, and got as far as it in the one that it ended with, it lacks at least
+    When its peers ended with another function, and got as far as it in the one that it ended with, it lacks at least
     the operation that they ended with: it would otherwise be in its slot.
     """
     ends = {item.comm.number: (item.coll, item.furthest) for item in series if item.one_slot and item.final}

@@ -2,7 +2,7 @@
 
 The shortest time in a complete collective, and the shorter of a matched Send and Recv, is the transfer itself. A ring
 moves at the speed of its slowest member, so that one slow card slows every path through it, and a path that is fast
-clears everybody on it. Who is left explains all slow paths; where several are left, all are named and none is blamed.
+clears all on it. What is left explains all slow paths; where several are left, all are named and none is blamed.
 """
 
 from collections import defaultdict

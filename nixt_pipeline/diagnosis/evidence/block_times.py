@@ -35,13 +35,13 @@ ORDER BY ALL
 
 # Write times closer than this share of a mean block are those of one pass of the dump thread.
 _SAME_PASS = 0.05
-# A gap of so many usual ones is a pause of everybody or a change of all clocks: either way no pace of the job.
+# A gap of this many usual ones is a pause of the whole job or a change of all clocks: either way not the job's pace.
 _NO_PACE = 10
-# A change of a clock's distance is no scatter when it is so many standard deviations of it.
+# A change of a clock's offset is not scatter from this many standard deviations of it on.
 _BEYOND_SCATTER = 5
-# Nor is it the other phase of a dump thread when it is so many gaps between passes.
+# Nor is it the other phase of a dump thread from this many gaps between passes on.
 _BEYOND_PASSES = 3
-# Fewer blocks on either side do not tell a change from a late write.
+# Fewer blocks on either side do not distinguish a change from a late write.
 _LASTING = 2
 # Clocks that are set more often than this are not followed.
 _MOST_STEPS = 20

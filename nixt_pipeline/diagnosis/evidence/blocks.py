@@ -8,11 +8,11 @@ from nixt_pipeline.diagnosis.evidence.overlap import measure_overlap
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables, LookedAt, RunTables
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 
-# Incomplete collectives that are looked at in each block of a communicator: more tell hardly more, but take memory.
+# Incomplete collectives that are used in each block of a communicator: more add little, but take memory.
 _MOST_PARTIAL = 24
-# Parts of a step that are told apart when records are missing.
+# Parts of a step that are distinguished when records are missing.
 _MOST_PLACES = 8
-# Fewer collectives than this tell no step from the next: a communicator of the start-up is not the job's pulse.
+# Fewer collectives than this do not show where a step ends: a communicator of the start-up is not the job's pulse.
 _PULSE = 20
 _MIN_BLOCKS, _MAX_BLOCKS = 4, 40
 

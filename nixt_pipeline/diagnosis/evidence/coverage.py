@@ -1,7 +1,7 @@
 """How much of a run was recorded, and what became of the rest: what every verdict rests on.
 
-The plugin drops records without a word. Ranks of a communicator count alike, so that a gap in the sequence numbers
-shows; why it is there follows from who else has the record.
+The plugin drops records silently. Ranks of a communicator count the same operations, so that a gap in the sequence
+numbers shows; why it is there follows from which other ranks have the record.
 """
 
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ WHERE n_ranks > 1 AND coll_sn IS NOT NULL AND ranks_seen <= n_ranks
 GROUP BY ALL
 """
 
-# Of each communicator: records that its ranks should have, and have; numbers that nobody has; processes that have none.
+# Of each communicator: records that its ranks should have, and have; numbers that no rank has; processes without any.
 _LOSSES = """
 WITH series AS (
     SELECT
@@ -181,7 +181,7 @@ class Capture:
 @dataclass(frozen=True)
 class Recorded:
     """What is known of the recording of a run: its coverage; the share that each process recorded, worst first;
-    whether the plugin remembered one operation only; how far everybody got; whose log ends early; and of the
+    whether the plugin remembered one operation only; how far each rank got; whose log ends early; and of the
     communicator that lacks most of them, how many ranks say neither host nor process, and how many it has."""
 
     coverage: RunCoverage

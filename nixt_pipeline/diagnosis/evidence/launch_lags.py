@@ -17,7 +17,7 @@ _SAMPLED = 100
 
 _VERBOSE = "SELECT EXISTS (FROM channels WHERE kind = 'collective')"
 
-# Those that waited for somebody noticeably, and who started them when.
+# Those that noticeably waited for a rank, and who started them when.
 _LAGS = """
 WITH waited AS (
     SELECT

@@ -5,7 +5,7 @@ lag is then seen in one collective after the other, and adding it up counts it m
 lag of a rank = share carried over x its lag in the collective before + what is new. Nothing is carried over where a
 collective holds up its ranks, for they leave it together; nor of a lag that is larger than what computes meanwhile.
 
-The share is told from the signs of successive changes of a rank's lag, which neither outliers nor lasting faults move.
+The share follows from the signs of successive changes of a rank's lag, which neither outliers nor lasting faults move.
 Changes of independent lags have correlation -1/2, changes of lags carried over have -(1 - share)/2, and for normal
 variables the mean product of two signs is 2/pi arcsin(correlation) (Sheppard's formula).
 """
@@ -16,11 +16,11 @@ import duckdb
 _COMMUNICATORS, _COLLECTIVES = 4, 2_000
 # A place in the step has its own usual lag when it was seen so often.
 _SEEN_AT_A_PLACE = 8
-# Products of signs; so many of them have a standard error of a twentieth.
+# Products of signs; this many of them have a standard error of a twentieth.
 _LEAST_PAIRS = 400
 # A smaller share is noise. Not all is ever carried over: who is ahead of the others waits for them once in a while.
 _LEAST_CARRIED, _MOST_CARRIED = 0.3, 0.85
-# A lag of so many usual waits is more than a job can overlap: all others catch up with it in the collective that waits.
+# A lag of this many usual waits is more than a job can overlap: all others catch up in the collective that waits.
 _USUAL_WAITS = 4.0
 
 _FRESH_SHARES = """

@@ -21,7 +21,7 @@ from nixt_pipeline.diagnosis.evidence.stalls import Stall
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
 from nixt_pipeline.settings import Thresholds
 
-# Matching so many Sends with their Recvs takes a third of the default memory limit.
+# Matching this many Sends with their Recvs takes a third of the default memory limit.
 _SENDS_PER_PASS = 3_000_000
 # Times of operations that ended together: a microsecond of rounding at either end, or so much of the time, when one of
 # them moves its bytes a little faster.

@@ -3,7 +3,7 @@
 NCCL does not advance the sequence number when a captured graph is replayed: every replayed collective has the number of
 the last eager one, or the one it was captured with. Where all ranks of a communicator have a number equally often,
 nothing of it was lost, and the k-th occurrence on one rank is the k-th on every other: these are numbered anew, in the
-order in which they were written. Where they have it unequally often, nobody can say which belong together: those are
+order in which they were written. Where they have it unequally often, nothing shows which belong together: those are
 left out.
 """
 

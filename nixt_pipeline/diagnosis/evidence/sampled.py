@@ -11,7 +11,7 @@ from nixt_pipeline.arrays import Floats, Ints
 
 # Alternating least squares is within a percent after some steps when ranks share several collectives.
 _ROUNDS = 20
-# A collective is about as much longer or shorter than its alike as one rank in it is than usual (a random effect of the
+# A collective is about as much longer or shorter than its peers as one rank in it is than usual (a random effect of the
 # same variance). With none of it, what a rank shows when its peers lost the record would tell nothing.
 _RECORDS_OF_CALM = 1
 
@@ -60,7 +60,7 @@ def filled(values: Floats) -> Floats:
 
     A gap gets the middle one of three values of its row: of those columns that resemble its column most in what other
     rows show (nearest neighbours). So what was lost after a change is not filled with what was before, nor what was
-    lost beside a checkpoint with a checkpoint.
+    lost next to a checkpoint with a checkpoint.
     """
     result = np.nan_to_num(values)
     some = values[:: max(1, len(values) // _COMPARED_ROWS)]

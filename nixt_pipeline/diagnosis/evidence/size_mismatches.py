@@ -5,7 +5,7 @@ from typing import NamedTuple
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
 from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 
-# Of replays that cannot be told apart, the first that each rank recorded need not be the same.
+# Of replays that cannot be distinguished, the first that each rank recorded need not be the same.
 _MISMATCHES = """
 SELECT k.comm, c.coll, count(*) AS cells, min(c.coll_sn) AS first_sn, min(c.first_dump_us) AS first_us
 FROM ordered_cells AS c

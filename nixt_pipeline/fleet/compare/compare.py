@@ -27,7 +27,7 @@ from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store.manifest import published_runs
 
-# What a run was made with: printed beside the verdict, because it is often what was changed on purpose.
+# What a run was made with: printed next to the verdict, because it is often what was changed on purpose.
 COVARIATES = ("nccl_version", "git_revs", "format_versions", "timing_sources")
 # More runs tell little more about how much hosts differ, and each is read anew.
 MAX_HISTORY = 12
