@@ -75,7 +75,7 @@ def decode_share(directory: Path, settings: Settings, share: int, shares: int, r
 
 def _run_in(directory: Path, run: str | None, settings: Settings) -> str:
     """The id as which `directory` is ingested. Below the landing directory its path alone decides, as for the sensor:
-    a partition is named before anybody looks at its files."""
+    a partition is named before its files are opened."""
     if run:
         return run_id(run)
     name = run_name(directory, settings)

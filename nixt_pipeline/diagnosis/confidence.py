@@ -13,7 +13,7 @@ from importlib.resources import files
 
 from nixt_pipeline.diagnosis.findings import Finding
 
-# Findings of a class and of what it is part of count together until there are so many of the class itself (a prior of
+# Findings of a class and of what it is part of count together until there are this many of the class itself (a prior of
 # that strength in a beta-binomial model).
 _PRIOR = 4.0
 # Before anything is known.

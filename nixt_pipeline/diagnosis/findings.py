@@ -157,7 +157,7 @@ _DIAGNOSIS = TypeAdapter(Diagnosis)
 
 
 def severity_by_cost(cost_share: float, slowdown: float, p1_slowdown: float, limits: Thresholds) -> Severity:
-    """P1 for what costs much of the time, or is so much slower than its alike that it must be broken; else P2."""
+    """P1 for what costs much of the time, or is so much slower than its peers that it must be broken; else P2."""
     return "P1" if cost_share >= limits.diagnosis.p1_cost_share or slowdown >= p1_slowdown else "P2"
 
 

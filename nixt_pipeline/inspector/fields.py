@@ -131,7 +131,7 @@ class Fields:
         return None
 
     def sequence_number(self, key: str) -> int | None:
-        """The number of the operation, or None where no job can have done so many."""
+        """The number of the operation, or None where no job can have done that many."""
         value = self.integer(self.body, key, UINT64)
         if value is None or value <= self._thresholds.ingest.max_sequence_number:
             return value

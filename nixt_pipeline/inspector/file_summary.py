@@ -50,7 +50,7 @@ class FileSummary:
 
 
 def settle(summary: FileSummary) -> FileSummary:
-    """Decide what kind of file it was: empty, ours, or somebody else's, which counts as one thing and not by lines."""
+    """Decide what kind of file it was: empty, ours, or another program's, which counts as one thing, not by lines."""
     records = summary.records_collective + summary.records_p2p + summary.records_auxiliary
     if summary.status == "unreadable":
         return summary

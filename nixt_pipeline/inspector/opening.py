@@ -1,4 +1,4 @@
-"""Finding and opening files that somebody else put there: never one that blocks, none without an end, no link out."""
+"""Finding and opening files that other programs put there: never one that blocks, none without an end, no link out."""
 
 import errno
 import os

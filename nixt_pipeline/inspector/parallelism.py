@@ -35,7 +35,7 @@ _MOST_GROUPS = 64
 
 @dataclass(frozen=True)
 class Shape:
-    """What is known of a communicator without its name; `hosts` and `ranks_seen` where somebody recorded it."""
+    """What is known of a communicator without its name; `hosts` and `ranks_seen` where a rank recorded it."""
 
     n_ranks: int | None
     coll_type: str | None
@@ -92,8 +92,8 @@ def role_by_name(comm_name: str | None) -> str | None:
 
 
 def roles(groups: Sequence[Group]) -> list[tuple[str | None, str | None]]:
-    """The role of each communicator of a launch, and what told it: its `name`, unless size or members contradict it, or
-    else its `shape`."""
+    """The role of each communicator of a launch, and what shows it: its `name`, unless size or members contradict it,
+    or else its `shape`."""
     told: list[tuple[str | None, str | None]] = [(None, None)] * len(groups)
     for numbers in _components(groups):
         together = [groups[number] for number in numbers]

@@ -38,7 +38,7 @@ class _Open:
 
 
 class PieceJoiner:
-    """Takes the lines of a file in order. What it does not take is nobody's piece."""
+    """Takes the lines of a file in order. What it does not take is not a piece."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes

@@ -72,7 +72,7 @@ def new_headers(headers: int, text_bytes: int) -> Headers:
 
 
 def new_output(records: int, channels: int, careful: int) -> Output:
-    """Output arrays for so many records, channels of verbose records and careful lines."""
+    """Output arrays for this many records, channels of verbose records and careful lines."""
 
     def empty(kind: Any, *shape: int) -> Any:
         return np.empty(shape, kind)

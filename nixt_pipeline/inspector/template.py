@@ -252,7 +252,7 @@ class _Registry:
             return False
         prefix, rest = block[start : start + length], block[stop : position + len(opening)]
         # A header that is known already, but not to the scanner, stands around a time stamp that it cannot read.
-        # Headers that differ behind the time stamp only are told apart one by one, so they must not become many.
+        # Headers that differ behind the time stamp only are distinguished one by one, so they must not become many.
         if prefix + rest in self._seen or self._alike[prefix] == _MAX_ALIKE:
             return False
         self._seen.add(prefix + rest)

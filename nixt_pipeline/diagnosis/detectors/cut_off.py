@@ -67,7 +67,7 @@ def past_of(
     ends_us: Mapping[Process, int],
     limits: Thresholds,
 ) -> Past:
-    """The past of the `series` of one part of a launch, the most telling first. `frontier`: how far everybody got;
+    """The past of the `series` of one part of a launch, the most telling first. `frontier`: how far each rank got;
     `ends_us`: when each process wrote its last record, by which the clocks of the hosts are compared."""
     rows_to = np.cumsum([len(item.last) for item in series])
     series = series[: max(1, int(np.searchsorted(rows_to, _MOST_ROWS, "right")))]

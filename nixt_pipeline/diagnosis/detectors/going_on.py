@@ -1,4 +1,4 @@
-"""Whether somebody who waited for nobody did nothing more, as when a job is killed.
+"""Whether a process that waited for no other did nothing more, as when a job is killed.
 
 Who waits in a hang has done all that does not depend on it. What a process does next shows in its own past: some steps
 ago it had done as much of everything. When that is a collective among processes that are equally far, none of which

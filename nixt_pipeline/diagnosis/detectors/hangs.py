@@ -70,7 +70,7 @@ class _Launch:
 
     @property
     def frontier(self) -> list[Reach]:
-        """How far everybody got in it."""
+        """How far each process got in it."""
         return [reach for reach in self.evidence.recorded.frontier if reach.communicator in self.numbered]
 
 
@@ -223,7 +223,7 @@ def _interrupted(launch: _Launch, part: Part, series: Iterable[Series], known: S
 def _behind(
     launch: _Launch, part: Part, series: list[Series], tracks: Sequence[Track], stops: Sequence[Stop], stage_count: int
 ) -> list[Halt]:
-    """What got less far than its alike; nothing where all that do the same are behind in something: then nobody is
+    """What got less far than its peers; nothing where all that do the same are behind in something: then nobody is
     ahead, and the log has no common end."""
     first = {track.comm for stop in stops for track in stop.first if track.comm.number not in launch.go_on}
     since, sequel = _followed(launch, part, first)
@@ -279,7 +279,7 @@ def _further(stops: Iterable[Stop], tracks: Iterable[Track]) -> tuple[list[Proce
 def _might_go_on(
     launch: _Launch, part: Part, share: float, tried: Iterable[Process], suspects: frozenset[Process] = frozenset()
 ) -> bool:
-    """Whether one of the processes that are `tried` waits for nobody, by the log of all that it did. A job that was
+    """Whether one of the processes that are `tried` waits for no other, by the log of all that it did. A job that was
     killed would have left the log at a `share` of its moments."""
     keys = _ended(launch, part).keys()
     states = states_of(launch.reaches, launch.numbered)
@@ -358,7 +358,7 @@ def _with_clocks_set(launch: _Launch, part: Part) -> frozenset[str]:
 
 
 def _past(launch: _Launch, part: Part, series: list[Series], stopped: Iterable[Communicator]) -> Past | None:
-    """The past of the part that is looked at, without the hosts whose clocks were set; what stopped is told first. None
+    """The past of the part that is looked at, without the hosts whose clocks were set; what stopped comes first. None
     where it does not tell, for most clocks were set, or all of something that stopped."""
     numbers = {comm.number for comm in stopped}
     unsteady = _with_clocks_set(launch, part)

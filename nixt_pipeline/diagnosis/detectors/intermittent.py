@@ -25,7 +25,7 @@ _TRIES = 3
 
 
 def find_hesitations(seen: Observations, known: list[Late], limits: Thresholds) -> list[Late]:
-    """Everybody who is late now and then by their own doing, except the processes of `known`, who are late for longer.
+    """What is late intermittently by its own doing, except the processes of `known`, which are late for longer.
 
     The windows are in blocks of `seen` and count as marked those in which it hesitated; `late_us` is of one of these.
     Where none is found, pairs of blocks are examined, because one stall may be in two.
@@ -82,8 +82,8 @@ def _eventful(shares: Floats, limits: Thresholds) -> list[int]:
 def _chance_of_its_turn(
     seen: Observations, entity: Late, named: set[Process], blocks: list[int], limits: Thresholds
 ) -> float:
-    """How likely it would be the latest of the job in so many of the eventful blocks by turns: in the window, which may
-    have begun in any of them, or in all in which any is at least half as late. How late it is proves nothing here,
+    """How likely it would be the latest of the job in that many eventful blocks by turns: in the window, which may have
+    begun in any of them, or in all in which any is at least half as late. How late it is proves nothing here,
     for the blocks were chosen for it."""
     late, _ = deficits(seen, limits)
     own = np.array([process in entity.processes for process in seen.processes])

@@ -56,7 +56,7 @@ def find_late_ranks(evidence: Evidence, before: Sequence[Suspect], limits: Thres
 
 
 def as_felt(seen: Observations, late: Late, limits: Thresholds) -> Late:
-    """The late entity with what it cost the job; unchanged where it is late now and then, or all the time."""
+    """The late entity with what it cost the job; unchanged where it is late intermittently, or all the time."""
     rows = [row for row, process in enumerate(seen.processes) if process in late.processes]
     cost_us = None if late.intermittent else felt_us(seen, rows, late.window, limits)
     if cost_us is None:
@@ -91,7 +91,7 @@ def grouped(seen: Observations, late: list[Late], limits: Thresholds) -> list[La
 
 
 def _too_often(seen: Observations, first: Late, limits: Thresholds) -> bool:
-    """Whether it pauses after so few steps that nobody writes checkpoints as often."""
+    """Whether it pauses after so few steps that no job writes checkpoints as often."""
     return 0 < (first.every or 0) * seen.steps / seen.blocks < limits.diagnosis.min_checkpoint_steps
 
 
@@ -201,7 +201,7 @@ def _whole_pipeline_late(
 
 
 def _stands_apart(first: Late, named: list[Late], limits: Thresholds) -> bool:
-    """Whether it is no shadow of somebody worse at the same time, whose delays reach unequal numbers of recorded
+    """Whether it is not the shadow of a later one at the same time, whose delays reach unequal numbers of recorded
     collectives: that takes as many collectives as any pattern does."""
     return first.waited_cells >= limits.diagnosis.min_diagnosed_cells or not any(
         _together(first, other) for other in named
@@ -240,7 +240,7 @@ def _without_waiting_stages(seen: Observations, late: list[Late]) -> list[Late]:
 
 
 def _late_alone(seen: Observations, entity: Late, late: list[Late]) -> bool:
-    """Whether it is a process that nobody is late with in its tensor group."""
+    """Whether it is a process that is late alone in its tensor group."""
     group = tensor_groups(seen).get(entity.processes[0]) if entity.level == "rank" else None
     others = {process for other in late if other is not entity for process in other.processes}
     return group is not None and others.isdisjoint(group)

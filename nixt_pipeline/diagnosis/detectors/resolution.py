@@ -1,4 +1,4 @@
-"""How late somebody must have been to stand out: what "nobody is late" is worth.
+"""How late a rank must have been to stand out: what "no rank is late" is worth.
 
 The test for late ones is turned round: the deficits of a run vary from block to block, more so when records are
 missing, and a rank that lacks less than that variation explains is not found.
@@ -37,7 +37,7 @@ class Resolution:
 
 
 def resolution_of(seen: Observations, limits: Thresholds) -> Resolution:
-    """What could have been told of the launch, had it been there."""
+    """What could have been found in the launch, had it been there."""
     if _several_gpus(seen) or _one_process_id(seen):
         return Resolution(None, "several GPUs")
     stages = [stage for stage in seen.stages() if len(stage) > 1]

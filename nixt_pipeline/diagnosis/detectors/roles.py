@@ -1,7 +1,7 @@
 """What processes lack because of their role: in a mixture of experts, that of those who hold the same expert.
 
 Routing drifts, so that now this expert has more tokens and now that one. Groups of experts are copies of one another:
-whoever has the same place in each of them holds the same expert, and is late together with the others. That is no fault
+those with the same place in each of them hold the same expert, and are late together. That is no fault
 of any of them.
 """
 

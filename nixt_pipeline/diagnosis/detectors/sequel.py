@@ -135,8 +135,8 @@ def _first_times(reaches: Iterable[Reach]) -> dict[int, dict[Process, int]]:
 
 
 def _begins_after(clocks: Sequence[Mapping[Process, int]], begins: Mapping[Process, int], otherwise: bool) -> bool:
-    """Whether what `begins` so began after something had ended, by the first of the `clocks` that somebody has who
-    used it; `otherwise` where nobody has one."""
+    """Whether what `begins` so began after something had ended, by the first of the `clocks` that a process has which
+    used it; `otherwise` where none has one."""
     for ends in clocks:
         both = ends.keys() & begins.keys()
         if both:

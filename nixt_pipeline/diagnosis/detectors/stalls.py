@@ -1,4 +1,4 @@
-"""Transfers that stand still now and then: links that flap, proxies that are held up, retransmissions that time out.
+"""Transfers that stall occasionally: links that flap, proxies that are held up, retransmissions that time out.
 
 Each time, a few collectives take seconds on all of their ranks, so that no rank is late, and the rest of the job is as
 fast as ever. What stalled together shows where: the machines that all of these paths have in common, without those

@@ -100,7 +100,7 @@ def ahead(stop: Stop, tracks: Iterable[Track]) -> int:
 
 
 def _lead(group: Iterable[Track], usual: Mapping[tuple[Hashable, ...], int]) -> int:
-    """By how many operations the alike of what carries most of a hang are ahead of it."""
+    """By how many operations the peers of what carries most of a hang are ahead of it."""
     leads: dict[tuple[int, frozenset[Process]], int] = defaultdict(int)
     for track in group:
         leads[track.carrier] += max(0, usual[track.family] - track.reached) if track.family != track.kind else 0

@@ -42,7 +42,7 @@ class Series:
 
     @property
     def furthest(self) -> int:
-        """The last sequence number that anybody completed."""
+        """The last sequence number that any rank completed."""
         return max(self.last.values())
 
     @property
@@ -123,7 +123,7 @@ def series_of(
 
 
 def without_log(series: Iterable[Series], process: Process) -> list[Series]:
-    """The same as told by the logs of the others, where there are such."""
+    """The same as shown by the logs of the others, where there are such."""
     return [
         replace(item, last={other: last for other, last in item.last.items() if other != process})
         for item in series
@@ -195,8 +195,8 @@ def _at_one_pace(tracks: Sequence[Track]) -> list[Track]:
 
 
 def _apart(tracks: Iterable[Track]) -> list[Track]:
-    """The same with families that share no process: of two alike communicators of one process, which without names look
-    the same, one does something else. Those that do the same got about equally far."""
+    """The same with families that share no process: of two communicators of one process that look the same without
+    names, one does something else. Those that do the same got about equally far."""
     # By kind and process: the families that it is in already, and the first that it is not in.
     taken: dict[tuple[Hashable, Process], set[int]] = defaultdict(set)
     free: dict[tuple[Hashable, Process], int] = defaultdict(int)

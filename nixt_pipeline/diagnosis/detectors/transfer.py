@@ -1,4 +1,4 @@
-"""Whose transfers are slow: every path against its alike and against its own better times, then who they share.
+"""Whose transfers are slow: every path against its peers and against its own better times, then who they share.
 
 The shortest time in a complete collective, and the shorter of a matched Send and Recv, is the transfer itself. A ring
 moves at the speed of its slowest member, so that one slow card slows every path through it, and a path that is fast
@@ -257,7 +257,7 @@ def _common_window(slow: Iterable[SlowPath]) -> Window:
 def _explain(
     slow: list[SlowPath], paths: list[Path], medium: Medium, limits: Thresholds, machine_of: Mapping[Process, str]
 ) -> list[Blame]:
-    """Group testing: clear everybody on a healthy path, then take the fewest that touch every slow one. Where nobody is
+    """Group testing: clear all on a healthy path, then take the fewest that touch every slow one. Where nobody is
     cleared and most paths are slow, it is the network."""
     window = _common_window(slow)
     healthy = tuple(
@@ -303,7 +303,7 @@ def _names(machines: Collection[str], machine_of: Mapping[Process, str]) -> tupl
 
 
 def _fewest(slow: list[SlowPath], cleared: frozenset[str]) -> list[tuple[tuple[str, ...], list[SlowPath]]]:
-    """Machines that touch every slow path, greedily; those that touch the same paths cannot be told apart."""
+    """Machines that touch every slow path, greedily; those that touch the same paths cannot be distinguished."""
     left = list(slow)
     chosen = []
     while left:

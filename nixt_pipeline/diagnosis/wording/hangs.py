@@ -186,7 +186,7 @@ def _ending(comm: Communicator, stop: MidStep) -> str:
 
 
 def with_sequel(finding: Finding, halt: Halt, ending: Ending) -> Finding:
-    """A stop as it is told with what came then."""
+    """A stop with what came then."""
     finding, sequel = replace(finding, onset_us=halt.since_us), halt.sequel
     if sequel and sequel.went_on:
         return _went_on(finding, halt.part, sequel)

@@ -1,4 +1,4 @@
-"""Waiting that is nobody's fault, in words."""
+"""Waiting without a fault, in words."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ def imbalance_finding(seen: Observations, suspect: SlowStage | HeavyStage | Turn
 
 
 def once_for_launches(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings of all launches, in which ranks that wait for one another in turns are told once."""
+    """The findings of all launches, in which ranks that wait for one another in turns are reported once."""
     turns = [finding for finding in findings if finding.kind == "imbalance" and not finding.hosts]
     others = [finding for finding in findings if finding not in turns]
     if len(turns) > 1:

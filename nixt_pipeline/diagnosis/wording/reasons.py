@@ -77,12 +77,12 @@ def not_assessable(coverage: RunCoverage, limits: Thresholds) -> str:
 
 
 def not_ordered(coverage: RunCoverage, limits: Thresholds) -> str:
-    """Why it cannot be said that nobody is late in the replays of CUDA graphs; empty when it can."""
+    """Why it cannot be said that no rank is late in the replays of CUDA graphs; empty when it can."""
     return _mostly_replayed(coverage, limits.diagnosis.max_unordered_share)
 
 
 def _mostly_replayed(coverage: RunCoverage, share: float) -> str:
-    """The reason, where more than a `share` of the collectives repeats a number and cannot be told apart."""
+    """The reason, where more than a `share` of the collectives repeats a number and cannot be distinguished."""
     seen = coverage.usable_collectives + sum(coverage.left_out.values())
     kept = seen - coverage.left_out.get(REPLAYED, 0)
     which = f"all but {kept:,} of {seen:,}" if kept else f"all {seen:,}"
