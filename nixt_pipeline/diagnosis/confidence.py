@@ -1,4 +1,4 @@
-"""How likely it is that exactly those are at fault whom a finding names.
+"""How likely it is that exactly those that a finding names are at fault.
 
 What counts is how often that was so of findings like it on simulated jobs: of the same kind, urgency and ambiguity. The
 counts are in `confidence.csv`, which `python -m evaluation.independent calibrate` writes.
@@ -18,7 +18,7 @@ from nixt_pipeline.diagnosis.findings import Finding
 _PRIOR = 4.0
 # Before anything is known.
 _UNKNOWN = 0.5
-# Some hundred jobs tell no more.
+# Some hundred jobs show no more.
 _DIGITS = 2
 
 Key = tuple[str, str, bool]

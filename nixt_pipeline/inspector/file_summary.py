@@ -1,4 +1,4 @@
-"""What decoding a file came to, and how the results of its slices become that of the file."""
+"""What decoding a file yielded, and how the results of its slices become that of the file."""
 
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
@@ -16,7 +16,7 @@ _FROM_PAIRS = BeforeValidator(lambda pairs: {tuple(counter): span for counter, s
 
 @dataclass
 class FileSummary:
-    """What decoding one file came to; byte counts are after decompression and decoding to UTF-8."""
+    """What decoding one file yielded; byte counts are after decompression and decoding to UTF-8."""
 
     file_id: int
     path: str

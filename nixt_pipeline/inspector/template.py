@@ -54,7 +54,7 @@ class CarefulLine:
 
 @dataclass(frozen=True)
 class Decoded:
-    """What one step of the fast path came to."""
+    """What one step of the fast path yielded."""
 
     events: pa.RecordBatch
     channels: pa.RecordBatch | None

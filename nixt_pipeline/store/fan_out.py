@@ -47,7 +47,7 @@ class IngestError(NixtError, RuntimeError):
 @dataclass(frozen=True)
 class DecodedFiles:
     """The result of decoding files: which part holds which files, with the lines of each before the slice that is in
-    it, and what each file came to."""
+    it, and what each file yielded."""
 
     lines_before: dict[str, dict[int, int]]
     summaries: list[FileSummary]

@@ -252,7 +252,7 @@ def _validate(inventory: Inventory, generation: Path, settings: Settings, progre
 def _plan(
     inventory: Inventory, settings: Settings
 ) -> tuple[takeover.Plan, Path | None, Validated | None, dict[str, str]]:
-    """What to read and what to take over; from which published generation, what that came to, and which of its files
+    """What to read and what to take over; from which published generation, what that yielded, and which of its files
     are damaged."""
     old = _published_generation(inventory.run, settings)
     # Rows that were dropped to save space cannot be taken over.

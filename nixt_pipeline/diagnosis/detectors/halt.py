@@ -27,7 +27,7 @@ class Behind:
 
 @dataclass(frozen=True)
 class NeverCompleted:
-    """A collective of all processes was not completed, though all of them came to it: the one after `series`."""
+    """A collective of all processes was not completed, though all of them reached it: the one after `series`."""
 
     series: Series
 
