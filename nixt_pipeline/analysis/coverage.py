@@ -63,7 +63,7 @@ def _highlights(rows: list[Row]) -> Highlights:
 
 ANALYSIS = Analysis(
     name="coverage",
-    version="1",
+    version="2",
     title="Coverage",
     question="How much of what each communicator did was recorded?",
     reading=(

@@ -150,7 +150,7 @@ def _highlights(rows: list[Row]) -> Highlights:
 
 ANALYSIS = Analysis(
     name="hot_kernels",
-    version="1",
+    version="2",
     title="Hot kernels",
     question="Which few operations carry most of the bytes, and which cost the GPUs most time?",
     reading=(

@@ -59,7 +59,7 @@ SERIES_COLUMNS: tuple[Column, ...] = (
     Column("sn_expected", U64, COUNT, "collectives", "last_sn - first_sn + 1"),
     count("sn_seen", "collectives", f"Sequence numbers of which a rank left a record{_COUNTED}"),
     Column("records_expected", F64, COUNT, "records", "n_ranks * sn_expected"),
-    count("records_captured", "records", f"Records of all ranks{_COUNTED}"),
+    count("records_captured", "records", f"Records of all ranks with a usable sequence number{_COUNTED}"),
     count("cells", "collectives", "Rows of cells"),
     count("complete_cells", "collectives", "Of those, rows in which every rank has a usable time"),
 )

@@ -110,7 +110,8 @@ _WRITER = "CREATE OR REPLACE MACRO writer_of(process, hostname, pid) AS {writer}
 _INCARNATION_JOIN = "LEFT JOIN communicators AS c ON c.run = e.run AND c.comm_key = e.comm_key"
 
 # A series is what has sequence numbers of its own: a collective function of a communicator. Repeated numbers (replays
-# of CUDA graphs) are not counted as captured. Sequence numbers of a broken log span more than an integer holds.
+# of CUDA graphs), records without a usable number, and more ranks than the communicator has are none of what is
+# expected, and not counted as captured. Sequence numbers of a broken log span more than an integer holds.
 _SERIES_VIEW = """
 CREATE OR REPLACE VIEW series AS
 SELECT
@@ -118,7 +119,7 @@ SELECT
     min(coll_sn) AS first_sn, max(coll_sn) AS last_sn, max(coll_sn) - min(coll_sn) + 1 AS sn_expected,
     count(coll_sn) FILTER (occurrence = 1) AS sn_seen,
     n_ranks * (max(coll_sn)::DOUBLE - min(coll_sn)::DOUBLE + 1) AS records_expected,
-    sum(ranks_seen) FILTER (occurrence = 1)::BIGINT AS records_captured,
+    sum(least(ranks_seen, n_ranks)) FILTER (coll_sn IS NOT NULL AND occurrence = 1)::BIGINT AS records_captured,
     count(*) AS cells, count(*) FILTER (complete) AS complete_cells
 FROM cells
 GROUP BY run, incarnation, comm_key, id, comm_name, n_ranks, nnodes, coll_type, coll;
