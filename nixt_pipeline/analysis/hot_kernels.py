@@ -10,7 +10,6 @@ from nixt_pipeline.analysis.columns import (
     busbw,
     event,
 )
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.inspector.taxonomy import RUN, STRING, Column, Role, count, derived
 
 LABEL = Column("label", STRING, Role.DERIVED, "", "The kernel for people, unique within the run")
@@ -112,7 +111,7 @@ transfers AS (
         quantile_cont(transfer_busbw_gbs, 0.5) AS transfer_busbw_p50_gbs
     FROM (
         -- Time splits into waiting and transfer only when all ranks are there, and only where all ranks end together.
-        SELECT *, complete AND coalesce(coll IN (SELECT unnest($sync_collectives)), false) AS splits FROM cells
+        SELECT *, complete AND coalesce(ends_together(coll), false) AS splits FROM cells
     )
     GROUP BY kernel_key
 ),
@@ -200,6 +199,5 @@ ANALYSIS = Analysis(
     fractions=("share_of_payload", "cumulative_share_of_payload", "share_of_rank_time"),
     adds_up_to="events",
     sql=SQL,
-    parameters=lambda _: {"sync_collectives": list(SYNC_COLLECTIVES)},
     highlights=_highlights,
 )

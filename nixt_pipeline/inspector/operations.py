@@ -9,12 +9,16 @@ COLL_TYPES = ("nic-only", "nvlink-only", "mixed", "single-rank")
 # NVIDIA's exporter and the paper's data files write hca-only for what the paper's figures call nic-only.
 COLL_TYPE_ALIASES = {"hca-only": "nic-only"}
 
-# No rank can finish before the last one arrives, so the shortest time is the closest to the transfer itself.
-SYNC_COLLECTIVES = ("AllReduce", "AllGather", "ReduceScatter")
+# No rank can finish one of these before the last one arrives, and all finish together: the shortest time is the closest
+# to the transfer itself. In Broadcast and Reduce a rank may be done early, and in an all-to-all the parts may differ:
+# releases log it as Sends and Recvs, records of its name are from other builds and have no bandwidth.
+_END_TOGETHER = ("AllReduce", "AllGather", "ReduceScatter")
+# No rank completes one of these before all have started it, which says nothing of its time.
+_WAIT_FOR_ALL = (*_END_TOGETHER, "All2All", "AlltoAll", "AllGatherV")
 
 # Traffic that one rank's record stands for, in message sizes: the plugin's own formula (1, or the number of ranks).
 _TRAFFIC_TIMES_RANKS = ("AllGather", "AllGatherV", "ReduceScatter")
-_BANDWIDTH_FUNCTIONS = (*SYNC_COLLECTIVES, "AllGatherV", "Broadcast", "Reduce", "Send", "Recv", "SendRecv")
+_BANDWIDTH_FUNCTIONS = (*_END_TOGETHER, "AllGatherV", "Broadcast", "Reduce", "Send", "Recv", "SendRecv")
 
 
 class RecordFlag(IntFlag):
@@ -36,6 +40,12 @@ class RecordFlag(IntFlag):
 
 # A record with one of these has at least one bandwidth that the formula does not give.
 BANDWIDTH_FLAGS = RecordFlag.BANDWIDTH_INVALID | RecordFlag.BANDWIDTH_UNDEFINED | RecordFlag.BANDWIDTH_ABSENT
+
+
+def ends_together(coll: str) -> bool:
+    """Whether no rank finishes the function `coll` before the last one arrives, and all finish together: only there do
+    times split into waiting and transfer. The macro of the same name says so in SQL."""
+    return coll in _END_TOGETHER
 
 
 def has_bandwidth(coll: str) -> bool:
@@ -84,7 +94,8 @@ def to_six_decimals(value: float) -> float:
 # The same formulas for DuckDB, each written out: a macro within a macro is computed once for each mention. `wire_bytes`
 # is what a rank sends in a ring: 2S(n-1)/n, S(n-1), or S.
 SQL_MACROS = f"""
-CREATE OR REPLACE MACRO ends_together(coll) AS coll IN {SYNC_COLLECTIVES};
+CREATE OR REPLACE MACRO ends_together(coll) AS coll IN {_END_TOGETHER};
+CREATE OR REPLACE MACRO waits_for_all(coll) AS coll IN {_WAIT_FOR_ALL};
 CREATE OR REPLACE MACRO coll_type(n_ranks, nnodes) AS CASE
     WHEN n_ranks = 1 THEN 'single-rank'
     WHEN nnodes = 1 THEN 'nvlink-only'

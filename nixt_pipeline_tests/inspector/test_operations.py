@@ -1,7 +1,14 @@
 import duckdb
 import pytest
 
-from nixt_pipeline.inspector.operations import SQL_MACROS, algobw_gbs, busbw_gbs, coll_type, format_bytes
+from nixt_pipeline.inspector.operations import (
+    SQL_MACROS,
+    algobw_gbs,
+    busbw_gbs,
+    coll_type,
+    ends_together,
+    format_bytes,
+)
 
 
 @pytest.mark.parametrize(
@@ -62,3 +69,12 @@ def test_wire_bytes_of_a_ring() -> None:
 )
 def test_sizes_are_decimal(size: float, text: str) -> None:
     assert format_bytes(size) == text
+
+
+@pytest.mark.parametrize(
+    ("coll", "together"), [("AllReduce", True), ("AllGather", True), ("Broadcast", False), ("All2All", False)]
+)
+def test_python_and_sql_agree_on_what_all_ranks_end_together(coll: str, together: bool) -> None:
+    con = duckdb.connect()
+    con.execute(SQL_MACROS)
+    assert (ends_together(coll), con.execute("SELECT ends_together($1)", [coll]).fetchone()) == (together, (together,))

@@ -6,7 +6,6 @@ from nixt_pipeline.diagnosis.evidence import queries
 from nixt_pipeline.diagnosis.evidence.era import Era, restrict
 from nixt_pipeline.diagnosis.evidence.overlap import measure_overlap
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables, LookedAt, RunTables
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 
 # Incomplete collectives that are used in each block of a communicator: more add little, but take memory.
 _MOST_PARTIAL = 24
@@ -19,12 +18,12 @@ _MIN_BLOCKS, _MAX_BLOCKS = 4, 40
 
 def cut_into_blocks(run: RunTables, incarnation: int, era: Era | None = None) -> LaunchTables:
     """The tables of one launch's usable collectives, or of one era of it, cut into blocks."""
-    con, launch, sync = run.con, {"incarnation": incarnation}, {"sync": list(SYNC_COLLECTIVES)}
+    con, launch = run.con, {"incarnation": incarnation}
     restrict(run, era)
     con.execute(queries.COMMUNICATORS, launch)
     con.execute(queries.PROCESSES, launch)
     con.execute(queries.MEMBERS, launch)
-    con.execute(queries.USABLE_CELLS, sync)
+    con.execute(queries.USABLE_CELLS)
     con.execute(queries.SERIES, {"least": _PULSE, "most_places": _MOST_PLACES})
     [(pulse,)] = con.sql("SELECT max(pulse) FROM usable_series").fetchall()
     [(recorded,)] = con.sql(queries.RECORDED_SHARE).fetchall()
@@ -32,7 +31,7 @@ def cut_into_blocks(run: RunTables, incarnation: int, era: Era | None = None) ->
     con.execute(queries.BLOCKS, {"blocks": blocks, "most": _MOST_PARTIAL})
     con.execute(queries.BLOCKED_CELLS, {"blocks": blocks})
     measure_overlap(con)
-    looked_at = con.sql(queries.LOOKED_AT, params=launch | sync).fetchall()
+    looked_at = con.sql(queries.LOOKED_AT, params=launch).fetchall()
     con.execute("DROP TABLE usable_cells")
     return LaunchTables(run, incarnation, blocks, tuple(starmap(LookedAt, looked_at)))
 

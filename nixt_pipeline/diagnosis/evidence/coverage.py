@@ -12,7 +12,6 @@ from nixt_pipeline.diagnosis.evidence.queries import USABLE
 from nixt_pipeline.diagnosis.evidence.recording import has_one_slot
 from nixt_pipeline.diagnosis.evidence.tables import RunTables
 from nixt_pipeline.diagnosis.findings import REPLAYED, RunCoverage
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
 # Causes of missing records, in words.
@@ -107,7 +106,7 @@ synchronising AS (
         count(*) AS cells, count(*) FILTER (complete) AS complete,
         sum(ranks_gpu_timed) / nullif(sum(ranks_timed), 0) AS gpu_timed,
         count(coll_msg_size_bytes) / nullif(count(*), 0) AS sized
-    FROM cells WHERE n_ranks > 1 AND coll IN (SELECT unnest($sync))
+    FROM cells WHERE n_ranks > 1 AND ends_together(coll)
 )
 SELECT
     (SELECT count(*) FROM processes) AS ranks_seen,
@@ -145,7 +144,7 @@ SELECT
     END AS outcome,
     count(*) AS cells
 FROM ordered_cells AS c
-WHERE c.n_ranks > 1 AND c.coll IN (SELECT unnest($sync))
+WHERE c.n_ranks > 1 AND ends_together(c.coll)
 GROUP BY outcome
 """
 
@@ -196,9 +195,8 @@ class Recorded:
 def measure(run: RunTables, limits: Thresholds) -> Recorded:
     """How a run was recorded."""
     con = run.con
-    sync = {"sync": list(SYNC_COLLECTIVES)}
-    seen, expected, records, cells, complete, gpu_timed, sized = con.sql(_TOTALS, params=sync).fetchall()[0]
-    left_out = dict(con.sql(_LOOKED_AT, params=sync).fetchall())
+    seen, expected, records, cells, complete, gpu_timed, sized = con.sql(_TOTALS).fetchall()[0]
+    left_out = dict(con.sql(_LOOKED_AT).fetchall())
     left_out[REPLAYED] = int(cells) - sum(left_out.values())
     usable = left_out.pop("usable", 0)
     con.execute(_SERIES)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from nixt_pipeline.diagnosis.evidence.alike import UNKNOWN, Pace
 from nixt_pipeline.diagnosis.evidence.processes import Process, process_of
 from nixt_pipeline.diagnosis.evidence.tables import RunTables
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 from nixt_pipeline.settings import Thresholds
 
 _FRONTIER = """
@@ -24,7 +23,7 @@ WITH reached AS (
         CASE WHEN last_sn - first_sn >= $regular THEN regr_slope(coll_sn, dump_timestamp_us) END AS per_us,
         exp(avg(ln(greatest(coll_msg_size_bytes, 1)))) AS size_bytes
     FROM eager_records  -- a number that repeats does not say how far a process got
-    WHERE coll IN (SELECT unnest($waiting)) AND coll_sn IS NOT NULL
+    WHERE waits_for_all(coll) AND coll_sn IS NOT NULL
         AND n_ranks > 1 AND hostname IS NOT NULL AND pid IS NOT NULL
     GROUP BY ALL
 ),
@@ -34,9 +33,6 @@ SELECT
 FROM reached JOIN writers USING (writer)
 ORDER BY ALL
 """
-
-# No rank completes one of these before all have started it.
-WAITING_COLLECTIVES = (*SYNC_COLLECTIVES, "All2All", "AlltoAll", "AllGatherV")
 
 # A communicator of the start-up has fewer collectives; its end changes nothing, and says nothing of the job's.
 REGULAR = 20
@@ -72,7 +68,7 @@ class EarlyEnd:
 
 def read_frontier(run: RunTables) -> list[Reach]:
     """The reach of every process of the run."""
-    rows = run.con.sql(_FRONTIER, params={"waiting": list(WAITING_COLLECTIVES), "regular": REGULAR}).fetchall()
+    rows = run.con.sql(_FRONTIER, params={"regular": REGULAR}).fetchall()
     return [
         Reach(
             comm, coll, process_of(host, pid, name), last, first, records, last_us, first_us, Pace(per_us, size_bytes)

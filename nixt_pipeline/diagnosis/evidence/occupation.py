@@ -12,7 +12,6 @@ from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.diagnosis.evidence.sampled import filled, like_others, numbered, typical_times
 from nixt_pipeline.diagnosis.evidence.side_by_side import Series, waited_twice
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 
 Columns = dict[str, Array]
 
@@ -99,7 +98,7 @@ def _never_recorded(rows: Ints, by_series: Floats, members: Columns) -> tuple[In
 def _in_collectives(tables: LaunchTables) -> list[Columns]:
     """What each process spent in collectives: sums where they are complete, fitted where they are not."""
     con = tables.con
-    con.execute(queries.LEFT_OUT, {"sync": list(SYNC_COLLECTIVES)})
+    con.execute(queries.LEFT_OUT)
     spent = con.sql(queries.OCCUPATION, params={"blocks": tables.blocks}).fetchnumpy()
     [(partial,)] = con.sql("SELECT count(*) FROM blocks WHERE NOT whole").fetchall()
     if not partial:

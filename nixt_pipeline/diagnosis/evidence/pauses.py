@@ -4,7 +4,6 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from nixt_pipeline.diagnosis.evidence.tables import RunTables
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 
 Span = tuple[int, int]
 
@@ -33,7 +32,7 @@ FROM (
         max(coll_sn::BIGINT) FILTER (dump_timestamp_us <= $since) AS before,
         max(coll_sn::BIGINT) FILTER (dump_timestamp_us > $since) AS after
     FROM eager_records
-    WHERE comm_key IN (SELECT unnest($comms)) AND coll IN (SELECT unnest($sync)) AND coll_sn IS NOT NULL
+    WHERE comm_key IN (SELECT unnest($comms)) AND ends_together(coll) AND coll_sn IS NOT NULL
         AND dump_timestamp_us IS NOT NULL
     GROUP BY ALL
 )
@@ -58,5 +57,5 @@ def read_pauses(run: RunTables, communicators: Collection[int], within: Span, le
 
 def read_done(run: RunTables, communicators: Collection[int], since_us: int) -> list[Done]:
     """What some communicators (hashes) did before and after a moment."""
-    asked = {"comms": list(communicators), "since": since_us, "sync": list(SYNC_COLLECTIVES)}
+    asked = {"comms": list(communicators), "since": since_us}
     return [Done(*row) for row in run.con.sql(_DONE, params=asked).fetchall()]

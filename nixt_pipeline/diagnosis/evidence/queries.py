@@ -90,7 +90,7 @@ SELECT
     {USABLE} AS usable
 FROM observed_cells AS c
 JOIN diagnosed_communicators AS k ON k.comm_key = c.comm_key
-WHERE c.coll IN (SELECT unnest($sync))
+WHERE ends_together(c.coll)
     AND c.coll_sn IS NOT NULL
 """
 USABLE_CELLS = (
@@ -105,7 +105,7 @@ WITH numbered AS (
         comm_key, coll, count(*) AS cells,
         (max(coll_sn) - min(coll_sn) + 1 + count(*) FILTER (occurrence > 1)) * any_value(n_ranks) AS records
     FROM recorded_cells
-    WHERE incarnation = $incarnation AND n_ranks > 1 AND coll_sn IS NOT NULL AND coll IN (SELECT unnest($sync))
+    WHERE incarnation = $incarnation AND n_ranks > 1 AND coll_sn IS NOT NULL AND ends_together(coll)
     GROUP BY comm_key, coll
 ),
 used AS (SELECT comm, count(*) AS cells, sum(ranks_seen) AS records FROM usable_cells GROUP BY comm)

@@ -11,7 +11,6 @@ import duckdb
 
 from nixt_pipeline.analysis.cells import OCCURRENCE_ORDER
 from nixt_pipeline.diagnosis.evidence.tables import RunTables
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 
 _STREAM = "hash(comm_key, coll)"
 _COLUMNS = (
@@ -23,7 +22,7 @@ _REPLAYED_STREAMS = f"""
 CREATE OR REPLACE TEMP TABLE replayed_streams AS
 SELECT DISTINCT {_STREAM} AS stream
 FROM cells
-WHERE occurrence > 1 AND n_ranks > 1 AND coll IN (SELECT unnest($sync))
+WHERE occurrence > 1 AND n_ranks > 1 AND ends_together(coll)
 """
 
 # Replays of two numbers take turns when a graph keeps the numbers it was captured with, and follow each other when they
@@ -116,7 +115,7 @@ def order_replays(con: duckdb.DuckDBPyConnection) -> RunTables:
     """Create temporary views of all launches behind `con`, a connection of `store.catalog.open_run` with cells:
     `ordered_cells` and `ordered_records` are `cells` and the collectives of `plausible_events` with numbers that never
     repeat, without what cannot be told apart; `eager_records` are those of functions whose numbers never did."""
-    con.execute(_REPLAYED_STREAMS, {"sync": list(SYNC_COLLECTIVES)})
+    con.execute(_REPLAYED_STREAMS)
     [(streams,)] = con.sql("SELECT count(*) FROM replayed_streams").fetchall()
     if streams:
         con.execute(_PLACES)

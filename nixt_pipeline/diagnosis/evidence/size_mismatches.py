@@ -3,14 +3,13 @@
 from typing import NamedTuple
 
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
 
 # Of replays that cannot be distinguished, the first that each rank recorded need not be the same.
 _MISMATCHES = """
 SELECT k.comm, c.coll, count(*) AS cells, min(c.coll_sn) AS first_sn, min(c.first_dump_us) AS first_us
 FROM ordered_cells AS c
 JOIN diagnosed_communicators AS k ON k.comm_key = c.comm_key
-WHERE c.incarnation = $incarnation AND c.size_mismatch AND c.coll IN (SELECT unnest($sync)) AND c.occurrence = 1
+WHERE c.incarnation = $incarnation AND c.size_mismatch AND ends_together(c.coll) AND c.occurrence = 1
 GROUP BY ALL
 ORDER BY ALL
 """
@@ -29,5 +28,5 @@ class SizeMismatch(NamedTuple):
 
 def read_size_mismatches(tables: LaunchTables) -> tuple[SizeMismatch, ...]:
     """Those of a launch, by communicator and function."""
-    asked = {"sync": list(SYNC_COLLECTIVES), "incarnation": tables.incarnation}
-    return tuple(SizeMismatch(*row) for row in tables.con.sql(_MISMATCHES, params=asked).fetchall())
+    launch = {"incarnation": tables.incarnation}
+    return tuple(SizeMismatch(*row) for row in tables.con.sql(_MISMATCHES, params=launch).fetchall())

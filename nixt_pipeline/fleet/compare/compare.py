@@ -23,7 +23,7 @@ from nixt_pipeline.fleet.compare.other_hosts import Judge, sets_of_hosts
 from nixt_pipeline.fleet.compare.placement import on_machines, placement
 from nixt_pipeline.fleet.compare.robust_stats import Change
 from nixt_pipeline.fleet.compare.summaries import Kernel, RunSummary, load_summary, sound_summaries
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
+from nixt_pipeline.inspector.operations import ends_together
 from nixt_pipeline.settings import Settings, Thresholds
 from nixt_pipeline.store.manifest import published_runs
 
@@ -138,7 +138,7 @@ def _comparable(matching: Matching, limits: Thresholds) -> tuple[tuple[Pair, ...
 def _obstacle(pair: Pair, limits: Thresholds) -> str:
     """Why the times of a kernel are not comparable; empty when they are."""
     both = (*pair.a, *pair.b)
-    if pair.key.coll not in SYNC_COLLECTIVES:
+    if not ends_together(pair.key.coll):
         return "waiting and transfer cannot be separated for this operation"
     sources = [{kernel.row["timing_sources"] for kernel in side} for side in (pair.a, pair.b)]
     if sources[0] != sources[1]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from nixt_pipeline.fleet.nccl_tests.output import Benchmark, BenchmarkError, read_benchmarks
 from nixt_pipeline.fleet.tables import FleetTable, Row
 from nixt_pipeline.fleet.workload import all_kernels
-from nixt_pipeline.inspector.operations import SYNC_COLLECTIVES
+from nixt_pipeline.inspector.operations import ends_together
 from nixt_pipeline.inspector.taxonomy import F64, I32, I64, RUN, STRING, Column, Role
 from nixt_pipeline.settings import Settings, Thresholds
 
@@ -111,7 +111,7 @@ def _benchmarks_of(row: Row, kernels: Sequence[Row]) -> Iterator[Benchmark]:
 
 def _is_hot(kernel: Row, limits: Thresholds) -> bool:
     return bool(
-        kernel["coll"] in SYNC_COLLECTIVES
+        ends_together(kernel["coll"])
         and kernel["coll_msg_size_bytes"] >= limits.analysis.large_message_bytes
         and kernel["cells"]
         and kernel["exec_time_cv"]
