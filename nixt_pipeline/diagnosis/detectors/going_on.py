@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 
 from nixt_pipeline.arrays import Ints
-from nixt_pipeline.diagnosis.detectors.mid_step import length_of_step
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.observations import Communicator
 from nixt_pipeline.diagnosis.evidence.operations import Log
 from nixt_pipeline.diagnosis.evidence.passes import PASS_US
 from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.diagnosis.evidence.steps import steps_in_order
 
 # So many steps of the past are looked at. Fewer that tell what comes next may agree by chance.
 _STEPS, _FEWEST = 20, 5
@@ -66,7 +66,8 @@ def comes_next(logs: Mapping[int, Log]) -> int | None:
     if len(times) < 2:
         return None
     rarest = min(times, key=lambda key: len(times[key]))
-    length = length_of_step(logs[rarest].operations)
+    repeated = steps_in_order(logs[rarest].operations)
+    length = len(repeated.operations) if repeated else 1
     steps = min(_STEPS, (len(times[rarest]) - 1) // length)
     if steps < _FEWEST:
         return None

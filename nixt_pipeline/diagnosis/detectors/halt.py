@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nixt_pipeline.diagnosis.detectors.mid_step import MidStep
 from nixt_pipeline.diagnosis.detectors.replaced import Interruption
 from nixt_pipeline.diagnosis.detectors.sequel import Sequel
 from nixt_pipeline.diagnosis.detectors.stopped import Stop
@@ -13,6 +12,7 @@ from nixt_pipeline.diagnosis.evidence.ending import Ending
 from nixt_pipeline.diagnosis.evidence.observations import Communicator
 from nixt_pipeline.diagnosis.evidence.parts import Part
 from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.diagnosis.evidence.steps import Steps
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class WithinStep:
     """Communicators ended in the middle of a step, and so did all `processes`."""
 
     processes: tuple[Process, ...]
-    begun: Mapping[Communicator, MidStep]
+    begun: Mapping[Communicator, Steps]
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,13 @@ apart (`parts`); what came after a stop decides how it is reported (`sequel`).
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from nixt_pipeline.diagnosis.detectors.cut_off import Past, past_of, with_clocks_set
-from nixt_pipeline.diagnosis.detectors.equal_steps import stopped_between_pauses
 from nixt_pipeline.diagnosis.detectors.going_on import states_of, waits_for_nobody
 from nixt_pipeline.diagnosis.detectors.halt import Behind, Halt, NeverCompleted, NotExamined, WithinStep
-from nixt_pipeline.diagnosis.detectors.mid_step import MidStep, stopped_in_step
 from nixt_pipeline.diagnosis.detectors.mismatch import cut_short
 from nixt_pipeline.diagnosis.detectors.replaced import interruptions
 from nixt_pipeline.diagnosis.detectors.sequel import Sequel, last_times, restarted, what_followed
@@ -30,7 +28,7 @@ from nixt_pipeline.diagnosis.detectors.tracks import (
     without_end,
     without_log,
 )
-from nixt_pipeline.diagnosis.detectors.unfinished import unfinished
+from nixt_pipeline.diagnosis.detectors.unfinished_step import never_completed, stopped_between_pauses, stopped_in_step
 from nixt_pipeline.diagnosis.evidence.era import Era
 from nixt_pipeline.diagnosis.evidence.evidence import Evidence
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
@@ -38,6 +36,7 @@ from nixt_pipeline.diagnosis.evidence.observations import Communicator, Edge, Ob
 from nixt_pipeline.diagnosis.evidence.operations import MOST_OPERATIONS, Log
 from nixt_pipeline.diagnosis.evidence.parts import Part, parts_of
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of
+from nixt_pipeline.diagnosis.evidence.steps import Steps
 from nixt_pipeline.settings import Thresholds
 
 # A pass of the dump thread later or earlier, on either side, is no clock that was set.
@@ -182,12 +181,12 @@ def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[
     if stops:
         return _behind(launch, part, series, tracks, stops, len(set(stage.values())))
     counted = [item for item in series if item.apart in (None, (False, False))]
-    pending = unfinished(counted, launch.reaches, len(part.processes), partial(_logs_of_some, launch, part))
+    pending = never_completed(counted, launch.reaches, len(part.processes), partial(_logs_of_some, launch, part))
     how: NeverCompleted | WithinStep
     if pending:
         how, stopped = NeverCompleted(pending), [pending.comm]
     else:
-        begun = _begun(launch, part, series) or _begun_by_pauses(launch, part)
+        begun = _begun(launch, part, series)
         if not begun:
             return []
         how, stopped = WithinStep(part.processes, begun), list(begun)
@@ -294,29 +293,19 @@ def _might_go_on(
     return False
 
 
-def _begun(launch: _Launch, part: Part, series: Sequence[Series]) -> dict[Communicator, MidStep]:
-    """The communicators of a part that stopped within a step, with how."""
-    if sum(item.furthest + 1 for item in series) < _LEAST_OPERATIONS:
-        return {}
+def _begun(launch: _Launch, part: Part, series: Sequence[Series]) -> dict[Communicator, Steps]:
+    """The communicators of a part that stopped within a step, by what its busiest process did. What only pauses tell
+    counts where others of their processes went on: what follows is evidence of a fault, and where nothing follows, a
+    job that was killed looks the same."""
     numbered = _ended(launch, part)
-    stops = stopped_in_step(_logs(launch, numbered))
-    return {numbered[stop.communicator]: stop for stop in stops}
-
-
-def _begun_by_pauses(launch: _Launch, part: Part) -> dict[Communicator, MidStep]:
-    """The same for communicators that do one operation all the time, where others of their processes went on: what
-    follows is evidence of a fault, and where nothing follows, a job that was killed looks the same."""
-    numbered = _ended(launch, part)
-    logs = _logs(launch, numbered)
-    stops = [stopped_between_pauses(key, log.operations, log.written_us) for key, log in logs.items()]
-    begun = {numbered[stop.communicator]: stop for stop in stops if stop is not None}
-    sequel = _followed(launch, part, begun)[1] if begun else None
+    logs = launch.evidence.history.logs(_busiest(launch), numbered, MOST_OPERATIONS)
+    enough = sum(item.furthest + 1 for item in series) >= _LEAST_OPERATIONS
+    in_order = stopped_in_step(logs) if enough else {}
+    begun = {numbered[key]: steps for key, steps in (in_order or stopped_between_pauses(logs)).items()}
+    if in_order or not begun:
+        return begun
+    sequel = _followed(launch, part, begun)[1]
     return begun if sequel and sequel.went_on else {}
-
-
-def _logs(launch: _Launch, communicators: Collection[int]) -> dict[int, Log]:
-    """What the busiest process of the part did in some communicators."""
-    return launch.evidence.history.logs(_busiest(launch), communicators, MOST_OPERATIONS)
 
 
 def _logs_of_some(launch: _Launch, part: Part) -> list[dict[int, Log]]:

@@ -92,7 +92,7 @@ def grouped(seen: Observations, late: list[Late], limits: Thresholds) -> list[La
 
 def _too_often(seen: Observations, first: Late, limits: Thresholds) -> bool:
     """Whether it pauses after so few steps that no job writes checkpoints as often."""
-    return 0 < (first.every or 0) * seen.steps / seen.blocks < limits.diagnosis.min_checkpoint_steps
+    return 0 < (first.every or 0) * seen.pulse / seen.blocks < limits.diagnosis.min_checkpoint_steps
 
 
 def _is_rank_zero(seen: Observations, first: Late) -> bool:

@@ -42,5 +42,5 @@ def _number_of_blocks(pulse: int, recorded: float) -> int:
     When only a share of the records is there (`recorded`), a block is as much longer.
     """
     wanted = max(_MIN_BLOCKS, round(_MAX_BLOCKS * min(1.0, recorded)))
-    steps_per_block = max(1, -(-pulse // wanted), round(1 / max(recorded, 0.01)))
-    return min(max(pulse // steps_per_block, _MIN_BLOCKS), wanted)
+    pulses_per_block = max(1, -(-pulse // wanted), round(1 / max(recorded, 0.01)))
+    return min(max(pulse // pulses_per_block, _MIN_BLOCKS), wanted)

@@ -111,7 +111,7 @@ class Observations:
     missing or were left out; `left_out`: of those of which many collectives that were recorded are not looked at;
     `looked_at`: how many of each were recorded, and are looked at. `not_compared`: how many functions and sizes of
     collectives are not among the transfers, and their share of the bytes. `ranks`: the global ranks that are known.
-    `stalls`: single transfers that stalled. `steps`: how many steps it has at most, 0 where that is unknown.
+    `stalls`: single transfers that stalled. `pulse`: how many steps it has at most, 0 where that is unknown.
     `one_slot`: the plugin remembers one operation of a communicator, and no Send or Recv.
     `whole_stages`: the stages of the job that this is a part of; None where it is the whole.
     """
@@ -137,7 +137,7 @@ class Observations:
     not_compared: tuple[int, float] = (0, 0.0)
     ranks: Mapping[Process, int] = field(default_factory=dict)
     stalls: tuple[Stall, ...] = ()
-    steps: float = 0.0
+    pulse: float = 0.0
     one_slot: bool = False
     whole_stages: tuple[frozenset[Process], ...] | None = None
 
@@ -228,7 +228,7 @@ def observe(tables: LaunchTables, limits: Thresholds) -> Observations:
         large_message_bytes=limits.analysis.large_message_bytes,
         one_slot=one_slot,
         clock_steps=times.steps,
-        steps=con.sql(queries.STEPS).fetchall()[0][0],
+        pulse=con.sql(queries.PULSE).fetchall()[0][0],
         stalls=(*read_stalls(tables, {comm.number: comm.members for comm in communicators}, limits), *edges.stalls),
         ranks={process: row[3] for process, row in zip(processes, rows, strict=True) if row[3] is not None},
         lacking=frozenset(at.comm for at in tables.looked_at if one_slot or at.records_used < whole * at.records),

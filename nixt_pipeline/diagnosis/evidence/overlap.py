@@ -33,7 +33,7 @@ WITH chosen AS (
 records AS (
     SELECT
         c.comm, c.coll, c.n_ranks, c.shape, e.writer, e.coll_sn,
-        CASE WHEN c.cells >= $seen * c.per_step THEN e.coll_sn % c.per_step ELSE 0 END AS place,
+        CASE WHEN c.cells >= $seen * c.per_pulse THEN e.coll_sn % c.per_pulse ELSE 0 END AS place,
         e.coll_exec_time_us - avg(e.coll_exec_time_us) OVER (PARTITION BY c.comm, c.coll, e.coll_sn) AS lag_us
     FROM ordered_records AS e
     JOIN chosen AS c ON c.comm_key = e.comm_key AND c.coll = e.coll

@@ -3,6 +3,7 @@
 `p2p_sn` counts the Sends and Recvs of one rank on one communicator together, so that it differs at the two ends of an
 edge, and a gap does not say which edge lost an operation. But a training job repeats its steps: when the order of
 operations is periodic in `p2p_sn`, it is known for the numbers that were lost as well.
+Where a step begins, which `steps` tells, does not matter to it.
 """
 
 from collections.abc import Iterable
@@ -11,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nixt_pipeline.arrays import Ints
+from nixt_pipeline.diagnosis.evidence.steps import LONGEST_STEP
 
-# The longest step looked for: 16 stages with 64 microbatches in both directions are 4 x 64 operations of a rank.
-LONGEST_PERIOD = 512
 # So many records must agree with an order that other records gave; fewer agree by chance.
 _AGREEING = 20
 
@@ -37,7 +37,7 @@ class Order:
 def find_order(numbers: Ints, codes: Ints, likely: Iterable[int] = ()) -> Order | None:
     """The shortest period in which every residue of `numbers` (from 1) has one code only; `likely` periods are tried
     first, and a multiple of the shortest one serves as well. None when there is none."""
-    tried = (*likely, *range(1, LONGEST_PERIOD + 1))
+    tried = (*likely, *range(1, LONGEST_STEP + 1))
     return next((order for period in tried if (order := _with_period(numbers, codes, period)) is not None), None)
 
 

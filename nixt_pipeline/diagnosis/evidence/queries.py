@@ -138,21 +138,21 @@ long AS (
         CASE WHEN cells * 2 >= hi - lo + 1 THEN hi ELSE family_hi END::DOUBLE AS hi
     FROM own
 ),
--- The rarest regular collective comes once in a step.
+-- How often the rarest regular collective came: once in a step, or in each layer of one.
 pulse AS (SELECT min(hi - lo + 1) FILTER (cells >= $least) AS pulse FROM long)
 SELECT
     l.*, coalesce(p.pulse, 0) AS pulse,
     -- Whole times as often, give or take what is lost at either end.
     CASE WHEN abs((hi - lo + 1) / pulse - round((hi - lo + 1) / pulse)) < 0.1
-        THEN greatest(round((hi - lo + 1) / pulse), 1) ELSE 1 END::BIGINT AS per_step,
+        THEN greatest(round((hi - lo + 1) / pulse), 1) ELSE 1 END::BIGINT AS per_pulse,
     -- Equally long parts of a step; where nothing is missing, they need not be told apart.
     CASE WHEN nothing_missing THEN 1
-        ELSE list_max(list_filter(range(1, $most_places + 1), lambda parts: per_step % parts = 0)) END AS places
+        ELSE list_max(list_filter(range(1, $most_places + 1), lambda parts: per_pulse % parts = 0)) END AS places
 FROM long AS l CROSS JOIN pulse AS p
 """
 
-# What comes once in a step, or more often where each layer does it.
-STEPS = "SELECT coalesce(max(pulse), 0)::DOUBLE FROM usable_series"
+# The number of steps, or a multiple of it where each layer does it.
+PULSE = "SELECT coalesce(max(pulse), 0)::DOUBLE FROM usable_series"
 
 # Of the records that the synchronising collectives should have, how many there are.
 RECORDED_SHARE = """
@@ -168,7 +168,7 @@ JOIN (
 # wait at one place and not at the next, and which of them are there is chance.
 # The last number of a broken series near 2^62 is rounded to its end: it belongs to the last block.
 _BLOCK = "least(floor((coll_sn - s.lo) * $blocks / (s.hi - s.lo + 1)), $blocks - 1)::INTEGER"
-_PLACE = "(coll_sn % s.per_step * s.places // s.per_step)::INTEGER"
+_PLACE = "(coll_sn % s.per_pulse * s.places // s.per_pulse)::INTEGER"
 BLOCKS = f"""
 CREATE OR REPLACE TEMP TABLE blocks AS
 WITH counted AS (

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nixt_pipeline.diagnosis.detectors.halt import Behind, Halt, NeverCompleted, NotExamined, WithinStep
-from nixt_pipeline.diagnosis.detectors.mid_step import MidStep
 from nixt_pipeline.diagnosis.detectors.replaced import Interruption
 from nixt_pipeline.diagnosis.detectors.sequel import Sequel
 from nixt_pipeline.diagnosis.detectors.stopped import ahead
@@ -14,6 +13,7 @@ from nixt_pipeline.diagnosis.evidence.evidence import Evidence
 from nixt_pipeline.diagnosis.evidence.observations import Communicator
 from nixt_pipeline.diagnosis.evidence.parts import Part
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, names_of
+from nixt_pipeline.diagnosis.evidence.steps import Steps
 from nixt_pipeline.diagnosis.findings import Finding, Severity
 from nixt_pipeline.diagnosis.wording.unassessed import parts_left_out
 from nixt_pipeline.quantities import listed, moment
@@ -133,7 +133,7 @@ def _never_completed(item: Series) -> Finding:
     )
 
 
-def _within_step(processes: Sequence[Process], begun: Mapping[Communicator, MidStep]) -> Finding:
+def _within_step(processes: Sequence[Process], begun: Mapping[Communicator, Steps]) -> Finding:
     whole = len(begun) == 1 and all(len(comm.members) == len(processes) for comm in begun)
     return Finding(
         kind="hang",
@@ -175,12 +175,13 @@ def _interrupted(pause: Interruption) -> Finding:
     )
 
 
-def _ending(comm: Communicator, stop: MidStep) -> str:
-    coming = f"{stop.step[stop.done].coll} of {stop.step[stop.done].size_bytes:,} bytes"
-    if stop.done == 0:
-        return f"{comm.label} completed {coming} {stop.steps:,} times, and all others one step more"
+def _ending(comm: Communicator, stop: Steps) -> str:
+    following, whole = stop.operations[stop.begun], len(stop.ends)
+    coming = f"{following.coll} of {following.size_bytes:,} bytes"
+    if stop.begun == 0:
+        return f"{comm.label} completed {coming} {whole:,} times, and all others one step more"
     return (
-        f"{comm.label} completed {stop.steps:,} steps of {len(stop.step)} operations, {stop.done} of one more, and"
+        f"{comm.label} completed {whole:,} steps of {len(stop.operations)} operations, {stop.begun} of one more, and"
         f" never the {coming} that comes next"
     )
 

@@ -152,7 +152,7 @@ def test_a_small_delay_of_somebody_else_is_no_turn() -> None:
 @pytest.mark.parametrize(("steps", "severity"), [(400, "info"), (60, "P2")])
 def test_nobody_writes_checkpoints_every_few_steps(steps: int, severity: str) -> None:
     # Rank 0 in every fifth of 40 blocks: every fiftieth step, or every seventh or eighth.
-    seen = replace(hesitating([("a", 1)] * 7, FIFTH), steps=float(steps))
+    seen = replace(hesitating([("a", 1)] * 7, FIFTH), pulse=float(steps))
     [finding] = late_findings(seen, find_hesitations(seen, [], LIMITS))
     assert finding.severity == severity
     assert "checkpoints" in finding.next_step
@@ -161,7 +161,7 @@ def test_nobody_writes_checkpoints_every_few_steps(steps: int, severity: str) ->
 def test_a_checkpoint_in_two_blocks_is_one() -> None:
     # Every tenth of 40 blocks and 40 steps, and the one after it.
     when = [block for ten in (5, 15, 25, 35) for block in (ten, ten + 1)]
-    seen = replace(hesitating([("a", 1)] * 8, when), steps=40.0)
+    seen = replace(hesitating([("a", 1)] * 8, when), pulse=40.0)
     [late] = find_hesitations(seen, [], LIMITS)
     assert late.every == 10
     [finding] = late_findings(seen, [late])

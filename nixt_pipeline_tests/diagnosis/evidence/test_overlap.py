@@ -24,12 +24,12 @@ def lags(carried: float, seed: int) -> NDArray[np.float64]:
     return result
 
 
-def fresh_share(lag_us: NDArray[np.float64], per_step: int = 1) -> float:
+def fresh_share(lag_us: NDArray[np.float64], per_pulse: int = 1) -> float:
     """The share of the waiting that is new in a communicator whose ranks wait for one another like this."""
-    return measured(lag_us, per_step)[0]
+    return measured(lag_us, per_pulse)[0]
 
 
-def measured(lag_us: NDArray[np.float64], per_step: int = 1) -> tuple[float, float]:
+def measured(lag_us: NDArray[np.float64], per_pulse: int = 1) -> tuple[float, float]:
     """What `measure_overlap` says of it: that share, and how much of one wait is carried over at most."""
     times = 1_000 + lag_us.max(axis=1, keepdims=True) - lag_us
     events = pd.DataFrame(
@@ -48,7 +48,7 @@ def measured(lag_us: NDArray[np.float64], per_step: int = 1) -> tuple[float, flo
     series = pd.DataFrame(
         {
             "comm": [0], "coll": ["AllReduce"], "n_ranks": [RANKS], "shape": [7], "cells": [COLLECTIVES],
-            "lo": [0.0], "hi": [COLLECTIVES - 1.0], "per_step": [per_step],
+            "lo": [0.0], "hi": [COLLECTIVES - 1.0], "per_pulse": [per_pulse],
         }
     )  # fmt: skip
     with duckdb.connect() as con:
@@ -96,7 +96,7 @@ def test_a_rank_that_is_late_from_some_point_on_carries_nothing_over() -> None:
 def test_a_rank_that_is_ever_later_in_the_course_of_each_step_carries_nothing_over() -> None:
     lag_us = lags(0.0, seed=5)
     lag_us[:, 2] += 1_000 * (np.arange(COLLECTIVES) % 6)
-    assert fresh_share(lag_us, per_step=6) == 1
+    assert fresh_share(lag_us, per_pulse=6) == 1
 
 
 def test_who_waits_where_it_is_carried_over_is_not_late_for_those_who_wait_elsewhere() -> None:

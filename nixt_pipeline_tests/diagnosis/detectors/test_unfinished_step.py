@@ -1,17 +1,92 @@
-"""Operations of one communicator are given as letters, by what they are: see `OPERATIONS`."""
+"""A job that began a step and did not finish it.
+
+By counts: two processes that step 30 times, gradients in a communicator of each, then a flag of both. By order:
+operations of one communicator are given as letters, by what they are: see `OPERATIONS`.
+"""
 
 from collections import Counter
 from math import ceil
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import nixt_pipeline as nixt
-from nixt_pipeline.diagnosis.detectors.mid_step import MidStep, mid_step, one_less
+from nixt_pipeline.diagnosis.detectors.tracks import Series
+from nixt_pipeline.diagnosis.detectors.unfinished_step import never_completed, stopped_between_pauses, stopped_in_step
+from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.operations import Log, Operation, by_number
+from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.diagnosis.evidence.steps import Steps
 from nixt_pipeline.diagnosis.findings import Finding
 from nixt_pipeline.settings import Settings
+from nixt_pipeline_tests.diagnosis.examples import communicator
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
+
+A, B, C, D = ("a", 1), ("a", 2), ("b", 1), ("b", 2)
+FLAG_US, GRADIENTS_US = 50_000, 40_000
+
+
+def job(
+    flags: int, gradients: int, flag_us: int = FLAG_US, gradients_us: int = GRADIENTS_US
+) -> tuple[list[Series], list[Reach]]:
+    """How often the flag and the gradients were exchanged, and when each was written first."""
+    series, frontier = [], []
+    comms: list[tuple[tuple[Process, ...], str, int, int]] = [
+        ((A, B, C, D), "AllReduce", flags, flag_us),
+        ((A, C), "ReduceScatter", gradients, gradients_us),
+        ((B, D), "ReduceScatter", gradients, gradients_us),
+    ]
+    for number, (members, coll, times, first_us) in enumerate(comms):
+        last = dict.fromkeys(members, times - 1)
+        series.append(Series(communicator(number, *members), coll, last, 0.0, communicator=number))
+        frontier += [Reach(number, coll, member, times - 1, 0, times, 9_000_000, first_us) for member in members]
+    return series, frontier
+
+
+def test_everything_but_the_last_flag_of_all_is_a_job_that_waits_in_it() -> None:
+    found = never_completed(*job(29, 60), processes=4)
+    assert found is not None
+    assert (found.coll, found.furthest) == ("AllReduce", 28)
+
+
+def test_a_job_of_whole_steps_has_ended() -> None:
+    assert never_completed(*job(30, 60), processes=4) is None
+
+
+def test_a_job_that_begins_its_steps_with_the_flag_has_ended_after_as_many() -> None:
+    # Were it to begin with the gradients, 29 flags in 30 steps would lack one.
+    assert never_completed(*job(29, 60, flag_us=10_000), processes=4) is None
+
+
+def test_what_was_not_done_regularly_says_nothing() -> None:
+    assert never_completed(*job(29, 61), processes=4) is None
+    assert never_completed(*job(9, 20), processes=4) is None
+
+
+def test_of_what_was_written_at_once_nobody_knows_which_came_first() -> None:
+    assert never_completed(*job(29, 60, flag_us=GRADIENTS_US + 500), processes=4) is None
+
+
+@pytest.mark.parametrize(
+    ("passes_of_flags", "pending"),
+    [
+        (range(29), True),  # every pass writes one step's flag with its gradients, and the last one gradients only
+        (range(1, 30), False),  # the flag follows later: a job that ends leaves it out as well
+    ],
+)
+def test_what_is_done_in_one_go_and_once_less_at_the_end_was_never_completed(
+    passes_of_flags: range, pending: bool
+) -> None:
+    series, frontier = job(29, 30, flag_us=GRADIENTS_US)
+    flag, gradients = Operation("AllReduce", 8), Operation("ReduceScatter", 1 << 20)
+    own = {
+        0: Log([flag] * 29, np.array(passes_of_flags)),
+        1: Log([gradients] * 30, np.arange(30)),
+    }
+    found = never_completed(series, frontier, 4, lambda: [own])
+    assert (found is not None) == pending
+
 
 MEGABYTES = 1_000_000
 OPERATIONS = {
@@ -29,12 +104,12 @@ FULLY_SHARDED = "aaaararr"
 
 def stopped(operations: str) -> str | None:
     """The beginning of a step that was done last, and then what comes next; None when nothing hung."""
-    stop = mid_step(1, [OPERATIONS[letter] for letter in operations])
-    if stop is None:
+    found = stopped_in_step({7: Log([OPERATIONS[letter] for letter in operations], np.arange(len(operations)))})
+    if not found:
         return None
     letters = {operation: letter for letter, operation in OPERATIONS.items()}
-    step = "".join(letters[operation] for operation in stop.step)
-    return f"{step[: stop.done]} {step[stop.done]}"
+    step = "".join(letters[operation] for operation in found[7].operations)
+    return f"{step[: found[7].begun]} {step[found[7].begun]}"
 
 
 def test_a_job_that_ends_with_a_whole_step_has_not_hung() -> None:
@@ -49,9 +124,7 @@ def test_a_step_that_was_begun_and_not_ended_hangs_before_what_comes_next() -> N
     assert stopped("B" + "gggh" * 20 + "ggg") == "ggg h"
     assert stopped("B" + "ggggh" * 20 + "gggg") == "gggg h"
     assert stopped(FULLY_SHARDED * 20 + "aaaar") == "aaaar a"
-    assert mid_step(7, [OPERATIONS[letter] for letter in "gggh" * 20 + "g"]) == MidStep(
-        7, tuple(OPERATIONS[letter] for letter in "gggh"), 1, 20
-    )
+    assert stopped("gggh" * 20 + "g") == "g g"
 
 
 def test_evaluations_between_steps_and_at_the_end_are_no_begun_step() -> None:
@@ -103,22 +176,27 @@ def logs(steps: str, every: int) -> dict[int, Log]:
     }
 
 
+def once_less(times: int) -> dict[int, Steps]:
+    """The loss in communicator 3, so many times."""
+    return {3: Steps((OPERATIONS["l"],), tuple(range(times)), 0)}
+
+
 def test_what_all_processes_do_last_in_a_step_hung_when_it_was_done_once_less() -> None:
     # Two tensor-parallel layers, gradients, parameters, and the gradients' norm of the whole job.
     step = "1a1r1a1r2r2a3l"
-    assert one_less(logs(step * 20, every=3)) is None
-    assert one_less(logs(step * 20 + step[:-2], every=3)) == MidStep(3, (OPERATIONS["l"],), 0, 20)
+    assert stopped_in_step(logs(step * 20, every=3)) == {}
+    assert stopped_in_step(logs(step * 20 + step[:-2], every=3)) == once_less(20)
     # In one pass, the dump thread wrote several steps.
-    assert one_less(logs(step * 80 + step[:-2], every=20)) == MidStep(3, (OPERATIONS["l"],), 0, 80)
+    assert stopped_in_step(logs(step * 80 + step[:-2], every=20)) == once_less(80)
 
 
 def test_what_was_always_done_once_less_did_not_hang() -> None:
     # In the first step, or in one of the first half, it was left out.
     step = "1a1r1a1r2r2a3l"
-    assert one_less(logs(step[:-2] + step * 20, every=3)) is None
-    assert one_less(logs(step * 5 + step[:-2] + step * 20, every=3)) is None
+    assert stopped_in_step(logs(step[:-2] + step * 20, every=3)) == {}
+    assert stopped_in_step(logs(step * 5 + step[:-2] + step * 20, every=3)) == {}
     # It comes first in a step: the others are not ahead of it when one ends.
-    assert one_less(logs(step[-2:] + (step[:-2] + step[-2:]) * 20 + step[:-2] * 2, every=3)) is None
+    assert stopped_in_step(logs(step[-2:] + (step[:-2] + step[-2:]) * 20 + step[:-2] * 2, every=3)) == {}
 
 
 def written(directory: Path, operations: str, passes: int, apart: float = 0.5) -> Path:
@@ -183,3 +261,12 @@ def test_records_of_one_function_are_in_the_order_of_their_numbers_whatever_the_
     # By time: 7 of the first function, 3 of the second, 6 of the first, 8 of the first, 4 of the second.
     order, series, numbers = np.array([2, 4, 0, 1, 3]), np.array([1, 1, 1, 2, 2]), np.array([6, 8, 7, 4, 3])
     assert numbers[by_number(order, series, numbers)].tolist() == [6, 3, 7, 8, 4]
+
+
+def test_of_equal_operations_only_a_begun_step_is_a_stop() -> None:
+    # Two in a step, 10 ms apart, which begin every 100 ms: 30 whole steps, and half of one more.
+    numbers = np.arange(61)
+    written_us = numbers // 2 * 100_000 + numbers % 2 * 10_000
+    whole, begun = (Log([OPERATIONS["g"]] * n, numbers[:n], written_us[:n]) for n in (60, 61))
+    [(number, steps)] = stopped_between_pauses({1: whole, 2: begun}).items()
+    assert (number, len(steps.ends), steps.begun) == (2, 30, 1)
