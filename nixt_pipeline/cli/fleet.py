@@ -8,6 +8,7 @@ import click
 
 from nixt_pipeline import api
 from nixt_pipeline.cli.output import format_option, input_errors, print_rows, say
+from nixt_pipeline.errors import EXIT_FINDINGS
 from nixt_pipeline.fleet.baselines import current_baselines, update_baselines
 from nixt_pipeline.fleet.catalog import RUN_CATALOG, catalog_rows
 from nixt_pipeline.fleet.compare.comparison import FAIL_ON, Comparison
@@ -149,7 +150,7 @@ def compare(
         comparison = api.compare(a, runs[-1], settings)
         click.echo(_COMPARISON_FORMS[output_format](comparison, settings))
     if comparison.fails(fail_on):
-        context.exit(1)
+        context.exit(EXIT_FINDINGS)
 
 
 @click.command()

@@ -12,7 +12,7 @@ from nixt_pipeline.cli.progress import progress
 from nixt_pipeline.demo import DEMO_JOBS, write_demo_job
 from nixt_pipeline.diagnosis.findings import SEVERITIES, Severity
 from nixt_pipeline.diagnosis.wording.text import as_markdown, as_text
-from nixt_pipeline.errors import StorageError
+from nixt_pipeline.errors import EXIT_FINDINGS, StorageError
 from nixt_pipeline.inert import json_text, visible, visible_lines
 from nixt_pipeline.inspector.operations import format_bytes
 from nixt_pipeline.inspector.runs import run_id
@@ -123,7 +123,7 @@ def diagnose(
     words = {"json": lambda d: json_text(d.to_json(), indent=1), "markdown": as_markdown, "text": as_text}
     click.echo(words[output_format](diagnosis))
     if fail_on and diagnosis.at_least(fail_on):
-        context.exit(1)
+        context.exit(EXIT_FINDINGS)
 
 
 @click.command()
