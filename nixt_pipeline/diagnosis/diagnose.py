@@ -47,7 +47,7 @@ from nixt_pipeline.store import catalog
 from nixt_pipeline.store.manifest import read_manifest
 
 # Changes whenever a diagnosis would.
-VERSION = "20"
+VERSION = "21"
 
 _ERA = "what was done between changes of communicators"
 

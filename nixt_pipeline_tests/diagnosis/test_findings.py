@@ -37,7 +37,7 @@ def test_the_json_has_the_keys_that_other_tools_parse() -> None:
     (finding,) = found["findings"]
     assert list(finding) == [
         "kind", "severity", "level", "hosts", "processes", "ranks", "communicators", "ambiguous", "onset_us",
-        "until_us", "effect", "evidence", "counter_evidence", "next_step", "place",
+        "until_us", "effect", "evidence", "counter_evidence", "next_step", "place", "confidence",
     ]  # fmt: skip
     assert finding["effect"] == {"cost_share": 0.2224, "slowdown": 1.286, "lost_rank_seconds": 28.276}
     assert finding["until_us"] is None

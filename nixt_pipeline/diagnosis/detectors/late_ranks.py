@@ -29,7 +29,7 @@ _MUCH_LATER = 2
 class LateGroup(Suspect):
     """The `members` of which the first is the latest, and makes the others late or may do so. `shadow`: it may be one
     of a later rank. `rank_zero`: it may be late occasionally because of its role, as rank 0, the first
-    replica or the first machine. `unfelt`: the job lost next to nothing by it."""
+    replica or the first machine. `unfelt`: it is over, and the job lost next to nothing by it."""
 
     members: tuple[Late, ...]
     severity: Severity
@@ -83,7 +83,9 @@ def grouped(seen: Observations, late: list[Late], limits: Thresholds) -> list[La
         role = rank_zero and not _too_often(seen, first, limits)
         by_turns = first.probability > limits.diagnosis.max_chance
         sure = _sure(seen, first, group) and not (shadow or may_be_role or by_turns)
-        unfelt = first.cost_share < limits.diagnosis.min_cost_share
+        # Of one that is late to the end, something else may have changed with it, as longer sequences.
+        over = first.window.last < seen.blocks - 1
+        unfelt = over and first.cost_share < limits.diagnosis.min_cost_share
         told: Severity = "info" if role or unfelt else severity if sure else "P2"
         groups.append(LateGroup(tuple(group), told, shadow, may_be_role, unfelt))
         named.append(first)

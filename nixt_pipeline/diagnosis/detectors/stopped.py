@@ -6,7 +6,7 @@ one who hung.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -47,9 +47,12 @@ def stopped_first(tracks: Sequence[Track], limits: Thresholds) -> list[Stop]:
         if chances[carrier] <= limits.diagnosis.lead_chance:
             stopped += [track for track, lead in leads if lead > 0]
     edges = [track for track in tracks if track.what == SEND_RECV]
+    takes_part: dict[tuple[Hashable, ...], set[Process]] = defaultdict(set)
+    for track in tracks:
+        takes_part[track.kind] |= track.members
     return [
         Stop(
-            *_interrupted(*_narrowed(group), carried, usual, limits.diagnosis.lead_chance),
+            *_interrupted(*_narrowed(group, takes_part), carried, usual, limits.diagnosis.lead_chance),
             _lead(group, usual),
             min(chances[track.carrier] for track in group),
         )
@@ -128,11 +131,15 @@ def _joined(stopped: Iterable[Track], edges: Sequence[Track]) -> list[list[Track
     return [merged for _, merged in parts]
 
 
-def _narrowed(group: list[Track]) -> tuple[tuple[Track, ...], frozenset[Process]]:
+def _narrowed(
+    group: list[Track], takes_part: Mapping[tuple[Hashable, ...], Collection[Process]]
+) -> tuple[tuple[Track, ...], frozenset[Process]]:
     """Of tracks that stopped together, those that stopped first, and the processes that these have in common.
 
     What got further than its peers waits elsewhere for one of them. What says nothing, because all of its kind got
-    equally far, is Send and Recv along a pipeline: there, each stage waits for another.
+    equally far, is Send and Recv along a pipeline: there, each stage waits for another. Nor does a collective clear
+    processes that take no part in its kind (`takes_part`, by kind): the embedding of the first and the last stage is
+    behind whatever stage of the pipeline hangs.
     """
     of_family: dict[tuple[Hashable, ...], list[Track]] = defaultdict(list)
     for track in group:
@@ -143,11 +150,16 @@ def _narrowed(group: list[Track]) -> tuple[tuple[Track, ...], frozenset[Process]
         first = _least(family)
         least[family[0].kind] += first
         told[family[0].kind] |= len(first) < len(family)
+    everybody: frozenset[Process] = frozenset().union(*(track.members for track in group))
+    elsewhere = {
+        kind: everybody.difference(takes_part[kind] if first[0].what != SEND_RECV else everybody)
+        for kind, first in least.items()
+    }
     sets = [
-        (frozenset().union(*(track.members for track in first)), first)
+        (elsewhere[kind].union(*(track.members for track in first)), first)
         for kind, first in least.items()
         if told[kind] or first[0].what != SEND_RECV
-    ] or [(frozenset().union(*(track.members for track in group)), group)]
+    ] or [(everybody, group)]
     # Where they contradict each other, the edge that is behind has both ends: one of them goes on elsewhere.
     edges = [members for members, first in sets if first[0].what == SEND_RECV]
     suspects: frozenset[Process] = (

@@ -66,7 +66,8 @@ def steps_in_order(operations: Sequence[Operation]) -> Steps | None:
         step = codes[first : first + length]
         if not windows[first] or any(np.array_equal(step, np.roll(step, n)) for n in range(1, length // 2 + 1)):
             continue  # nothing repeats, or a step that is shorter
-        ends = _ends(codes.tolist(), first, length)
+        # Something done after it now and then does not make the first of all steps another.
+        ends = _ends(codes.tolist(), 0 if np.array_equal(codes[:length], step) else first, step.tolist())
         if len(ends) >= max(FEWEST_STEPS, _IN_STEPS * (len(codes) - first) / length):
             rest = codes[ends[-1] + 1 :]
             begun = len(rest) if np.array_equal(rest, step[: len(rest)]) else 0
@@ -74,13 +75,13 @@ def steps_in_order(operations: Sequence[Operation]) -> Steps | None:
     return None
 
 
-def _ends(codes: list[int], first: int, length: int) -> list[int]:
-    """Where the steps end that are equal to the one that begins at `first`, from there on."""
-    step, position = codes[first : first + length], first
+def _ends(codes: list[int], first: int, step: list[int]) -> list[int]:
+    """Where the steps end that are equal to `step`, from `first` on."""
+    position = first
     ends: list[int] = []
-    while position + length <= len(codes):
-        whole = codes[position : position + length] == step
-        position += length if whole else 1
+    while position + len(step) <= len(codes):
+        whole = codes[position : position + len(step)] == step
+        position += len(step) if whole else 1
         if whole:
             ends.append(position - 1)
     return ends

@@ -82,11 +82,17 @@ def test_many_ranks_show_a_short_lead_through_heavy_losses() -> None:
     assert stopped([behind, *ahead]) == [({1}, set(ranks))]
 
 
-def test_who_shares_a_process_with_another_that_stopped_is_where_both_meet() -> None:
+def test_a_kind_of_collectives_clears_those_who_take_part_in_it_and_went_on() -> None:
+    # a3 waits in one of them for a4 or b3, or they both for a3. What b7 and b8 do shows nothing of them.
     inside = series(9, {("a", 3): 70, ("a", 4): 70}, "AllGather")
     other = series(8, {("b", 7): 75, ("b", 8): 75}, "AllGather")
     third = series(7, {("b", 5): 75, ("b", 6): 75}, "AllGather")
-    assert stopped([pair(1, 152), pair(2, 152), pair(3, 149), inside, other, third]) == [({3, 9}, {("a", 3)})]
+    ((tracks, suspects),) = stopped([pair(1, 152), pair(2, 152), pair(3, 149), inside, other, third])
+    assert (tracks, suspects) == ({3, 9}, {("a", 3), ("a", 4), ("b", 3)})
+    # b3 is in another communicator of that kind, which went on.
+    fourth = series(6, {("b", 3): 75, ("b", 4): 75}, "AllGather")
+    ((_, suspects),) = stopped([pair(1, 152), pair(2, 152), pair(3, 149), inside, other, third, fourth])
+    assert suspects == {("a", 3), ("a", 4)}
 
 
 def test_of_what_stopped_by_one_cause_the_one_that_got_least_far_is_it() -> None:
@@ -116,6 +122,22 @@ def test_stages_between_which_something_is_sent_are_one_hang() -> None:
     # One of the two Sends has not been made: it is that, and not the group that waits for its member.
     edges[-1] = edge(13, 38)
     assert stopped([*first, *second, *joined], edges) == [({113}, {("a", 13), ("b", 13)})]
+
+
+def test_an_embedding_that_is_behind_does_not_clear_the_stages_between_its_ends() -> None:
+    # Lane 1 of two lanes with three stages stopped; its embedding, of the first and the last stage, comes at the end.
+    tensor = [
+        series(10 * lane + n, {(host, lane): last, (host, lane + 10): last})
+        for lane, last in ((1, 75), (2, 80))
+        for n, host in enumerate("abc")
+    ]
+    data = [series(40 + n, {(host, 1): 9, (host, 2): 9}, "AllGather") for n, host in enumerate("abc")]
+    embedding = [
+        series(50 + lane, {("a", lane): last, ("c", lane): last}, "AllReduce") for lane, last in ((1, 8), (2, 9))
+    ]
+    edges = [edge(lane + way, 39 + (lane == 2), *ends) for lane in (1, 2) for way in (0, 10) for ends in ("ab", "bc")]
+    ((_, suspects),) = stopped([*tensor, *data, *embedding], edges)
+    assert suspects == {(host, process) for host in "abc" for process in (1, 11)}
 
 
 def test_of_the_stages_of_a_lane_the_one_that_stopped_within_a_layer_holds_the_one_who_hung() -> None:

@@ -22,6 +22,14 @@ def test_steps_end_where_the_shortest_repeated_sequence_does() -> None:
     assert (steps.first, steps.between, steps.begun) == (1, [slice(10, 11)], 2)
 
 
+def test_what_is_done_after_the_first_step_does_not_make_it_another() -> None:
+    # As a loss that is reduced after every fifth step.
+    steps = in_order(("abbbc" + "x" + "abbbc" * 4) * 3 + "abbb")
+    assert steps is not None
+    assert "".join(operation.coll for operation in steps.operations) == "abbbc"
+    assert (steps.first, len(steps.ends), steps.begun) == (0, 15, 4)
+
+
 @pytest.mark.parametrize("rest", ["", "b", "ay"])
 def test_what_follows_the_last_step_and_begins_none_is_no_begun_step(rest: str) -> None:
     steps = in_order("abc" * 9 + rest)
