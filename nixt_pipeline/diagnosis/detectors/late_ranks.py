@@ -78,8 +78,9 @@ def grouped(seen: Observations, late: list[Late], limits: Thresholds) -> list[La
         left = [other for other in left if other not in group]
         severity = severity_by_cost(first.typical_share, first.slowdown or 1.0, limits.diagnosis.p1_slowdown, limits)
         shadow = not _stands_apart(first, named, limits)
-        rank_zero = first.intermittent and _is_rank_zero(seen, first)
-        may_be_role = rank_zero or (first.intermittent and _is_first_machine(seen, first))
+        pauses = first.intermittent or _is_seldom(seen, first, limits)
+        rank_zero = pauses and _is_rank_zero(seen, first)
+        may_be_role = rank_zero or (pauses and _is_first_machine(seen, first))
         role = rank_zero and not _too_often(seen, first, limits)
         by_turns = first.probability > limits.diagnosis.max_chance
         sure = _sure(seen, first, group) and not (shadow or may_be_role or by_turns)
@@ -90,6 +91,13 @@ def grouped(seen: Observations, late: list[Late], limits: Thresholds) -> list[La
         groups.append(LateGroup(tuple(group), told, shadow, may_be_role, unfelt))
         named.append(first)
     return groups
+
+
+def _is_seldom(seen: Observations, first: Late, limits: Thresholds) -> bool:
+    """Whether the waiting for it is that of a few long pauses. Where a time block has many steps, those of a rank that
+    writes checkpoints are in all blocks."""
+    steps = seen.pulse * first.window.length / seen.blocks
+    return first.waits is not None and first.waits * limits.diagnosis.min_checkpoint_steps <= steps
 
 
 def _too_often(seen: Observations, first: Late, limits: Thresholds) -> bool:

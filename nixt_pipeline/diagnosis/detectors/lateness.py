@@ -13,7 +13,7 @@ A name is given only when collectives confirm it: in those where ranks waited, t
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class Late:
     `last_share`: of the waiting in its collectives, how much was for it; None where a later one hides it.
     `intermittent`: late in the marked blocks of its window only, every so many blocks (`every`). `launched`: whether
     its CPU or its GPU is late, where that was recorded. `any_of_process`: confirmed only where any rank of its process
-    may be meant.
+    may be meant. `waits`: of how many equally long waits for it the collectives tell as much; None where unknown.
     """
 
     level: str
@@ -75,6 +75,17 @@ class Late:
     every: float | None = None
     launched: Launched | None = None
     any_of_process: bool = False
+    waits: float | None = None
+
+
+class _Waited(NamedTuple):
+    """What was waited in some communicators: the share of it that was for the one in question, in the middle block; how
+    much that was, in microseconds; in how many collectives somebody waited; and `Late.waits`."""
+
+    share: float
+    us: float
+    cells: int
+    waits: float | None
 
 
 @dataclass(frozen=True)
@@ -295,22 +306,22 @@ def _confirmed(
         least_us = limits.diagnosis.min_waited_share * late.late_us * late.window.length
         for entity in [late, replace(late, any_of_process=True)][: 2 if late.level == "rank" else 1]:
             convincing = [
-                (share, cells)
-                for share, waited_us, cells in _waiting(seen, entity, others)
-                if share >= limits.diagnosis.min_last_share and waited_us >= least_us
+                waited
+                for waited in _waiting(seen, entity, others)
+                if waited.share >= limits.diagnosis.min_last_share and waited.us >= least_us
             ]
             if convincing:
-                confirmed.append(replace(entity, last_share=convincing[0][0], waited_cells=convincing[0][1]))
+                share, _, cells, waits = convincing[0]
+                confirmed.append(replace(entity, last_share=share, waited_cells=cells, waits=waits))
                 break
         else:
             left.append(late)
     return confirmed, left
 
 
-def _waiting(seen: Observations, late: Late, others: list[Late]) -> list[tuple[float, float, int]]:
-    """In each of its communicators, those first in which most is waited for it: the share of the waiting that is for
-    it, in the middle block of its window; microseconds waited for it; and in how many collectives ranks waited. What
-    is waited for the others says nothing about it.
+def _waiting(seen: Observations, late: Late, others: list[Late]) -> list[_Waited]:
+    """What is waited in each of its communicators, those first in which most is waited for it. What is waited for the
+    others says nothing about it.
 
     Of a host, all communicators of one shape count together, for its processes are in one each.
     """
@@ -318,22 +329,26 @@ def _waiting(seen: Observations, late: Late, others: list[Late]) -> list[tuple[f
     shared: dict[int, object] = {
         comm.number: comm.number if late.level == "rank" else comm.shape for comm in _shared(seen, late)
     }
-    waiting: dict[object, Floats] = defaultdict(lambda: np.zeros((2, late.window.length)))
+    waiting: dict[object, Floats] = defaultdict(lambda: np.zeros((3, late.window.length)))
     cells: dict[object, int] = defaultdict(int)
     for arrival in seen.arrivals:
         if arrival.comm not in shared or not late.window.first <= arrival.block <= late.window.last:
             continue
         own, where = is_it(arrival.process), shared[arrival.comm]
         if own or not any(other(arrival.process) for other in is_other):
-            waiting[where][:, arrival.block - late.window.first] += (own * arrival.waited_us, arrival.waited_us)
+            waiting[where][:, arrival.block - late.window.first] += (
+                own * arrival.waited_us, arrival.waited_us, own * arrival.squares_us2
+            )  # fmt: skip
             cells[where] += arrival.cells
     found = []
-    for where, (last, waited) in waiting.items():
+    for where, (last, waited, squares) in waiting.items():
         # Where no rank is seen to wait, the one that all wait for may have lost its records.
         shares = last[waited > 0] / waited[waited > 0]
         rings = list(shared.values()).count(where)
-        found.append((float(np.median(shares)), float(last.sum()) / rings, cells[where]))
-    return sorted(found, key=lambda entry: -entry[1])
+        # The effective number of weights, by Kish: many equal ones count in full, and next to a few long ones hardly.
+        waits = float(last.sum() ** 2 / squares.sum()) / rings if squares.sum() > 0 else None
+        found.append(_Waited(float(np.median(shares)), float(last.sum()) / rings, cells[where], waits))
+    return sorted(found, key=lambda entry: -entry.us)
 
 
 def _hidden(late: Late, named: list[Late], limits: Thresholds) -> bool:

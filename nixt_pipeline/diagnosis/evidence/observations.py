@@ -90,13 +90,15 @@ class Transfer:
 @dataclass(frozen=True)
 class Arrival:
     """In one block of one communicator: in how many collectives that waited noticeably `process` was seen to come last,
-    and how long the first rank waited for it, in those that were not recorded as well."""
+    and how long the first rank waited for it, in those that were not recorded as well. `squares_us2`: the sum of the
+    squares of these waits, which tells many short ones from a few long ones; 0 where that is not known."""
 
     comm: int
     block: int
     process: Process
     cells: int
     waited_us: float
+    squares_us2: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -219,8 +221,8 @@ def observe(tables: LaunchTables, limits: Thresholds) -> Observations:
         block_us=np.maximum(times.lasted_us, np.median(communicating, axis=0) if processes else 0.0),
         block_end_us=times.ends_us,
         arrivals=tuple(
-            Arrival(comm, block, processes[process], cells, waited)
-            for comm, block, process, cells, waited in con.sql(queries.LAST_ARRIVALS, params=last).fetchall()
+            Arrival(comm, block, processes[process], cells, waited, squares)
+            for comm, block, process, cells, waited, squares in con.sql(queries.LAST_ARRIVALS, params=last).fetchall()
         ),
         transfers=(*_collective_transfers(con, communicators, one_slot), *_edge_transfers(edges.pairs)),
         edges=tuple(edges.edges),

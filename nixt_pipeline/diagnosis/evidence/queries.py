@@ -308,7 +308,8 @@ WITH waits AS (
 )
 SELECT
     w.comm, w.block, p.process, count(*) AS cells,
-    sum(w.weight * greatest(w.fresh * w.waited_us, w.waited_us - w.most_us)) AS waited_us
+    sum(w.weight * greatest(w.fresh * w.waited_us, w.waited_us - w.most_us)) AS waited_us,
+    sum(w.weight * pow(greatest(w.fresh * w.waited_us, w.waited_us - w.most_us), 2)) AS squares_us2
 FROM waits AS w
 JOIN diagnosed_members AS p ON p.comm = w.comm AND p.member = w.last_member
 WHERE w.waited_us > greatest($floor_us, $share * w.min_exec_time_us)

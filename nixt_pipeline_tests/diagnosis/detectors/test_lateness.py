@@ -422,3 +422,29 @@ def test_what_the_job_did_not_feel_is_told_for_information() -> None:
     assert finding.counter_evidence.endswith("so it cost next to nothing.")
     # Whoever is late to the end may have become so together with something else.
     assert [finding.severity for finding in late_findings(seen, [unfelt])] == ["P1"]
+
+
+@pytest.mark.parametrize(
+    ("waits_in_block", "process", "severity"),
+    [
+        # 100 steps in a block, and one pause of 0.3 s: a rank that writes a checkpoint, if it is rank 0.
+        (1, A1, "info"),
+        (1, B1, "P1"),
+        # As much in each of the 100 steps is no pause.
+        (100, A1, "P1"),
+    ],
+)
+def test_rank_zero_that_pauses_seldom_is_in_its_role_although_it_is_late_in_every_block(
+    waits_in_block: int, process: Process, severity: str
+) -> None:
+    others = [other for other in (A1, A2, B1, B2) if other != process]
+    arrivals = [
+        Arrival(0, block, process, 100, 300_000.0, waits_in_block * (300_000.0 / waits_in_block) ** 2)
+        for block in range(20, 40)
+    ]
+    seen = observations(
+        [communicator(0, A1, A2, B1, B2)], wait_us=dict.fromkeys(others, HALF), arrivals=arrivals, blocks=40
+    )
+    seen = replace(seen, pulse=4_000.0)
+    (finding,) = late_findings(seen, find_late(seen, LIMITS))
+    assert (finding.processes, finding.severity) == ((f"{process[0]}-pid{process[1]}",), severity)
