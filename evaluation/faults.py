@@ -12,7 +12,7 @@ import numpy as np
 
 from evaluation.faulty_job import FaultyJob
 from nixt_pipeline.arrays import Ints
-from nixt_pipeline.simulation import EPOCH_US
+from nixt_pipeline.simulation.job import EPOCH_US
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from nixt_pipeline.arrays import Floats, Ints
-from nixt_pipeline.simulation import FIRST_PID, NEVER_US, Communicators, Job, Names, Workload
+from nixt_pipeline.simulation.job import FIRST_PID, NEVER_US, Communicators, Job, Names, Workload
 
 
 class FaultyJob(Job):

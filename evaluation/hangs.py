@@ -7,7 +7,7 @@ import numpy as np
 
 from evaluation.faults import Fault, Plant
 from evaluation.faulty_job import FaultyJob
-from nixt_pipeline.simulation import Communicators
+from nixt_pipeline.simulation.job import Communicators
 
 
 class Hang(Plant):

@@ -8,7 +8,7 @@ import numpy as np
 
 from evaluation.faults import Fault, Plant
 from evaluation.faulty_job import FaultyJob
-from nixt_pipeline.simulation import (
+from nixt_pipeline.simulation.job import (
     COMPUTE_JITTER,
     DUMP_INTERVAL_US,
     FIRST_PID,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from evaluation import faults, hangs
 from evaluation.faults import Plant
 from evaluation.labelled_jobs import Recording, Scenario, Shape
-from nixt_pipeline.simulation import Workload
+from nixt_pipeline.simulation.job import Workload
 
 # Named after GPUs, and what is parallel beside data.
 GPUS_16_TP4 = Shape(hosts=2, gpus_per_host=8, tensor_size=4, stages=1)

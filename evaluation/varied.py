@@ -8,7 +8,7 @@ import numpy as np
 from evaluation import faults, hangs
 from evaluation.faults import Plant
 from evaluation.labelled_jobs import Recording, Scenario, Shape
-from nixt_pipeline.simulation import RING_RECORDS, Names, Workload
+from nixt_pipeline.simulation.job import RING_RECORDS, Names, Workload
 
 MIB = 2**20
 # Records of one job, at most: larger jobs tell nothing more about the rules.

@@ -9,8 +9,8 @@ import pytest
 
 from nixt_pipeline import analyse_run, ingest_run, load_settings
 from nixt_pipeline.cli import main
-from nixt_pipeline.demo import write_demo_job
 from nixt_pipeline.inspector.runs import RunInfo
+from nixt_pipeline.simulation.demo import write_demo_job
 from nixt_pipeline_tests import tutorials
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,6 @@ import duckdb
 from nixt_pipeline import api
 from nixt_pipeline.cli.output import InputError, format_option, input_errors, print_rows, say
 from nixt_pipeline.cli.progress import progress
-from nixt_pipeline.demo import DEMO_JOBS, write_demo_job
 from nixt_pipeline.diagnosis.findings import SEVERITIES, Severity
 from nixt_pipeline.diagnosis.wording.text import as_markdown, as_text
 from nixt_pipeline.errors import EXIT_FINDINGS, StorageError
@@ -17,6 +16,7 @@ from nixt_pipeline.inert import json_text, visible, visible_lines
 from nixt_pipeline.inspector.operations import format_bytes
 from nixt_pipeline.inspector.runs import run_id
 from nixt_pipeline.settings import Settings
+from nixt_pipeline.simulation.demo import DEMO_JOBS, write_demo_job
 from nixt_pipeline.store import catalog, unread
 from nixt_pipeline.store.accounts import IngestSummary
 from nixt_pipeline.store.fan_out import IngestError

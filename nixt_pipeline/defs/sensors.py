@@ -77,7 +77,7 @@ class Cursor:
 
 
 @dataclass(frozen=True)
-class Decision:
+class RunDecision:
     """What one tick does: which directories to ingest, at which attempt, and what waits for which reason."""
 
     requests: tuple[tuple[RunDirectory, Attempt], ...]
@@ -95,7 +95,7 @@ def decide(  # noqa: PLR0913 (all that a tick depends on)
     now: float,
     out_of_time: Callable[[], bool] = lambda: False,
     why_no_record: Callable[[RunDirectory], str | None] = lambda _: None,
-) -> Decision:
+) -> RunDecision:
     """Which runs to request now.
 
     `latest` is the state of the most recent ingestion of each run. New and changed directories are requested once they
@@ -137,7 +137,7 @@ def decide(  # noqa: PLR0913 (all that a tick depends on)
             requests.append((directory, attempt))
         else:
             waiting[directory.run] = reason
-    return Decision(tuple(requests), waiting, tuple(not_reached), tuple(without_record))
+    return RunDecision(tuple(requests), waiting, tuple(not_reached), tuple(without_record))
 
 
 def _next_attempt(directory: RunDirectory, requested: Attempt | None, latest: Ingestion | None) -> Attempt | None:

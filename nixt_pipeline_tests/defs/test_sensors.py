@@ -13,8 +13,8 @@ from nixt_pipeline.defs.sensors import (
     RUN_TAG,
     Attempt,
     Cursor,
-    Decision,
     Ingestion,
+    RunDecision,
     decide,
     explain,
     finished_runs_sensor,
@@ -47,7 +47,7 @@ def decision(
     finished: bool = True,
     limit: int = 10,
     looks: int = 100,
-) -> Decision:
+) -> RunDecision:
     """Decide about `directories`; `latest` is how `job`'s ingestion stands, `looks` how many fit into the budget."""
     left = iter(range(looks))
     return decide(
@@ -61,7 +61,7 @@ def decision(
     )
 
 
-def names(found: Decision) -> list[tuple[str, int]]:
+def names(found: RunDecision) -> list[tuple[str, int]]:
     return [(directory.run, attempt.number) for directory, attempt in found.requests]
 
 

@@ -8,12 +8,12 @@ from click.testing import CliRunner
 
 import nixt_pipeline as nixt
 from nixt_pipeline.cli import main
-from nixt_pipeline.demo import write_demo_job
 from nixt_pipeline.diagnosis import Diagnosis
 from nixt_pipeline.diagnosis.results import stored_diagnosis
 from nixt_pipeline.reporting.index import render_index
 from nixt_pipeline.reporting.report import render_run_report
 from nixt_pipeline.settings import Settings
+from nixt_pipeline.simulation.demo import write_demo_job
 from nixt_pipeline_tests.conftest import FIXTURES
 from nixt_pipeline_tests.records import EPOCH_US, collective, write_log
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nixt_pipeline.diagnosis.evidence.history import History
-from nixt_pipeline.diagnosis.evidence.observations import Communicator, Span
+from nixt_pipeline.diagnosis.evidence.observations import Communicator
+from nixt_pipeline.diagnosis.evidence.span import Span
 
 # Shorter pauses, or ones of no more steps than this, may be a checkpoint or a slow step.
 _PAUSE_US = 1_000_000

@@ -12,9 +12,10 @@ from typing import Literal
 from nixt_pipeline.diagnosis.detectors.deficits import deficits
 from nixt_pipeline.diagnosis.detectors.transfer import paths_of
 from nixt_pipeline.diagnosis.detectors.windows import noise_of
-from nixt_pipeline.diagnosis.evidence.observations import Observations, Span
+from nixt_pipeline.diagnosis.evidence.observations import Observations
 from nixt_pipeline.diagnosis.evidence.parts import waiting_together
 from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.diagnosis.evidence.span import Span
 from nixt_pipeline.diagnosis.evidence.stages import operations_of
 from nixt_pipeline.settings import Thresholds
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from nixt_pipeline.diagnosis.detectors.suspect import Suspect
 from nixt_pipeline.diagnosis.detectors.transfer import Blame
-from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations, Span
+from nixt_pipeline.diagnosis.evidence.observations import Communicator, Observations
 from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.diagnosis.evidence.span import Span
 from nixt_pipeline.diagnosis.evidence.stalls import Stall
 from nixt_pipeline.settings import Thresholds
 

@@ -9,9 +9,9 @@ from nixt_pipeline.diagnosis.evidence import queries
 from nixt_pipeline.diagnosis.evidence.frontier import Reach
 from nixt_pipeline.diagnosis.evidence.passes import PASS_US
 from nixt_pipeline.diagnosis.evidence.processes import Process, name_of
+from nixt_pipeline.diagnosis.evidence.span import Span
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables, RunTables
 
-Span = tuple[int, int]
 # Fewer passes of the dump thread do not tell how long parts of an era lasted.
 _LEAST_PASSES = 10
 

@@ -21,7 +21,6 @@ from nixt_pipeline.diagnosis.evidence.passes import PASS_US
 from nixt_pipeline.diagnosis.evidence.processes import Process, name_of
 from nixt_pipeline.diagnosis.evidence.replacements import (
     Lives,
-    Span,
     changes_of,
     eras_in,
     in_use,
@@ -29,6 +28,7 @@ from nixt_pipeline.diagnosis.evidence.replacements import (
     shifts_of,
     successions,
 )  # fmt: skip
+from nixt_pipeline.diagnosis.evidence.span import Span
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
 
 # A job of more eras has no stretches to speak of, and is looked at as a whole.

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from nixt_pipeline.diagnosis.evidence.moments import Reached, read_reached
 from nixt_pipeline.diagnosis.evidence.operations import Log, read_logs
-from nixt_pipeline.diagnosis.evidence.pauses import Done, Span, read_done, read_pauses
+from nixt_pipeline.diagnosis.evidence.pauses import Done, read_done, read_pauses
 from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.diagnosis.evidence.span import Span
 from nixt_pipeline.diagnosis.evidence.tables import RunTables
 
 

@@ -4,9 +4,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from nixt_pipeline.diagnosis.evidence.processes import Process, process_of
+from nixt_pipeline.diagnosis.evidence.span import Span
 from nixt_pipeline.diagnosis.evidence.tables import RunTables
-
-Span = tuple[int, int]
 
 _REACHED = """
 SELECT r.comm_key, r.coll, p.hostname, p.pid, p.process, r.moment, r.reached

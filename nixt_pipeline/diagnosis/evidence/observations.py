@@ -21,6 +21,7 @@ from nixt_pipeline.diagnosis.evidence.machines import Machines, machines_of
 from nixt_pipeline.diagnosis.evidence.occupation import read_occupation
 from nixt_pipeline.diagnosis.evidence.processes import Process, hosts_of, process_of
 from nixt_pipeline.diagnosis.evidence.recording import has_one_slot
+from nixt_pipeline.diagnosis.evidence.span import Span
 from nixt_pipeline.diagnosis.evidence.stages import find_stages
 from nixt_pipeline.diagnosis.evidence.stalls import Stall, read_stalls
 from nixt_pipeline.diagnosis.evidence.tables import LaunchTables
@@ -28,7 +29,6 @@ from nixt_pipeline.settings import Thresholds
 
 Columns = dict[str, Array]
 Edge = p2p.Edge
-Span = tuple[int, int]
 
 # Functions and message sizes of which transfers are compared: a model has hundreds of them.
 _COMPARED_OPERATIONS = 4_096

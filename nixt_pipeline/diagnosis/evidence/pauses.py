@@ -3,9 +3,8 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
+from nixt_pipeline.diagnosis.evidence.span import Span
 from nixt_pipeline.diagnosis.evidence.tables import RunTables
-
-Span = tuple[int, int]
 
 # The longest pauses in what some communicators wrote.
 _PAUSES = """

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from nixt_pipeline.diagnosis.evidence.frontier import REGULAR, Reach
 from nixt_pipeline.diagnosis.evidence.processes import Process, name_of
+from nixt_pipeline.diagnosis.evidence.span import Span
 
 if TYPE_CHECKING:
     from nixt_pipeline.diagnosis.evidence.observations import Communicator
@@ -42,7 +43,6 @@ JOIN era_pairs AS p ON p.name = d.name
 GROUP BY p.pair
 """
 
-Span = tuple[int, int]
 # By the hash of a communicator and the process: when its first and its last collective were written.
 Lives = Mapping[int, Mapping[Process, Span]]
 # A communicator that ended before another began, and a process that used both.

@@ -1,8 +1,9 @@
 from dataclasses import replace
 
-from nixt_pipeline.diagnosis.evidence.observations import Communicator, Span
+from nixt_pipeline.diagnosis.evidence.observations import Communicator
 from nixt_pipeline.diagnosis.evidence.parts import components, parts_of
 from nixt_pipeline.diagnosis.evidence.processes import Process
+from nixt_pipeline.diagnosis.evidence.span import Span
 from nixt_pipeline_tests.diagnosis.examples import communicator
 
 SECOND = 1_000_000

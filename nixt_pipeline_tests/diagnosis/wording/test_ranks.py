@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import nixt_pipeline as nixt
-from nixt_pipeline.demo import write_demo_job
 from nixt_pipeline.diagnosis import Diagnosis, Finding
 from nixt_pipeline.diagnosis.evidence.processes import Process
 from nixt_pipeline.diagnosis.wording.ranks import with_ranks
 from nixt_pipeline.settings import Settings
+from nixt_pipeline.simulation.demo import write_demo_job
 from nixt_pipeline_tests.diagnosis.examples import communicator, observations
 
 GPUS = 4

@@ -8,8 +8,8 @@ from statistics import mean
 
 import pytest
 
-from nixt_pipeline.demo import DEMO_JOBS, write_demo_job
-from nixt_pipeline.simulation import EPOCH_US, Member, Record, format_record
+from nixt_pipeline.simulation.demo import DEMO_JOBS, write_demo_job
+from nixt_pipeline.simulation.job import EPOCH_US, Member, Record, format_record
 
 TENSOR_RANK = Member("0xab", "TP Group 0", 1, 4, 1, "node-01", 20001)
 PIPELINE_RANK = Member("0xcd", "PP Group 7", 0, 2, 2, "node-01", 20007)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nixt_pipeline.simulation import DUMP_INTERVAL_US, FIRST_PID, NEVER_US, Job, Recorder, Workload
+from nixt_pipeline.simulation.job import DUMP_INTERVAL_US, FIRST_PID, NEVER_US, Job, Recorder, Workload
 
 # The jobs that `nixt demo` offers: arguments of `write_demo_job`.
 DEMO_JOBS: Mapping[str, Mapping[str, Any]] = {

@@ -12,7 +12,7 @@ from evaluation import faults, hangs
 from evaluation.faulty_job import FaultyJob
 from evaluation.labelled_jobs import Recording, Scenario, Shape, write_labelled_job
 from evaluation.scenarios import SCENARIOS
-from nixt_pipeline.simulation import EPOCH_US, LINK_GBS, WRITE_US, Job, Member, Record, Recorder, Workload
+from nixt_pipeline.simulation.job import EPOCH_US, LINK_GBS, WRITE_US, Job, Member, Record, Recorder, Workload
 
 TWO_BY_TWO = Shape(hosts=2, gpus_per_host=2, tensor_size=2, stages=1)
 FOUR_HOSTS = Shape(hosts=4, gpus_per_host=2, tensor_size=2, stages=2)

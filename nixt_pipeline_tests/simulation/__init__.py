@@ -1,0 +1,1 @@
+"""Tests of `nixt_pipeline.simulation`."""
