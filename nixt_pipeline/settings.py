@@ -194,12 +194,12 @@ class Settings(BaseSettings):
 def load_settings(**overrides: object) -> Settings:
     """Read the settings from the environment and `nixt.toml`; `overrides` take precedence over both.
 
-    Raises `SettingsError`, which names the setting and the remedy.
+    Raises `SettingsError`, which names each setting that is wrong, and the remedy.
     """
     try:
         return Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
-        raise SettingsError(_in_words(error.errors()[0])) from None
+        raise SettingsError("; ".join(map(_in_words, error.errors()))) from None
     except ValueError as error:  # `nixt.toml` is not readable, or a list in the environment is not JSON
         reason = f"{error}: {error.__cause__}; lists are written as JSON" if "EnvSettings" in str(error) else str(error)
         raise SettingsError(reason) from error

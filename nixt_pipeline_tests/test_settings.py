@@ -43,3 +43,10 @@ def test_thresholds_are_changed_by_names_that_are_there() -> None:
     assert after.diagnosis.min_density == before.diagnosis.min_density
     with pytest.raises(ValueError, match="min_bloks"):
         before.changed("diagnosis", min_bloks=4)
+
+
+def test_all_settings_that_are_wrong_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NIXT_WORKERS", "many")
+    monkeypatch.setenv("NIXT_MEMORY_LIMIT", "much")
+    with pytest.raises(SettingsError, match=r"NIXT_WORKERS.*; .*NIXT_MEMORY_LIMIT|NIXT_MEMORY_LIMIT.*; .*NIXT_WORKERS"):
+        load_settings()
