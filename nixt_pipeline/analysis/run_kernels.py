@@ -125,8 +125,9 @@ blocks AS (
     SELECT
         kernel,
         list(block ORDER BY block) AS block, list(cells ORDER BY block) AS block_cells,
-        list(round(transfer_us / cells, 3) ORDER BY block) AS block_transfer_us,
-        list(round(wait_us / cells, 3) ORDER BY block) AS block_wait_us,
+        -- Rounded twice, for a half must not go up or down by the order of a parallel sum.
+        list(round(round(transfer_us / cells, 6), 3) ORDER BY block) AS block_transfer_us,
+        list(round(round(wait_us / cells, 6), 3) ORDER BY block) AS block_wait_us,
         sum(transfer_us) / sum(cells) AS transfer_capped_us
     FROM (
         SELECT kernel, block, sum(cells)::BIGINT AS cells, sum(transfer_us) AS transfer_us, sum(wait_us) AS wait_us
@@ -218,9 +219,10 @@ described AS (
         k.rank_time_us / r.timed AS exec_time_mean_us,
         sqrt(greatest(r.time_squares / r.timed - (k.rank_time_us / r.timed) ** 2, 0))
             / nullif(k.rank_time_us / r.timed, 0) AS exec_time_cv,
-        sqrt(s.over_time + s.between_comms) / nullif(v.transfer_mean_us, 0) AS transfer_cv,
+        round(sqrt(s.over_time + s.between_comms) / nullif(v.transfer_mean_us, 0), 6) AS transfer_cv,
         0.7413 * (v.p75_us - v.p25_us) / nullif(v.transfer_p50_us, 0) AS transfer_robust_cv,
-        s.over_time AS transfer_variance_over_time, s.between_comms AS transfer_variance_between_communicators,
+        round(s.over_time, 3) AS transfer_variance_over_time,
+        round(s.between_comms, 3) AS transfer_variance_between_communicators,
         r.timing_sources, r.git_revs,
         b.block, b.block_cells, b.block_transfer_us, b.block_wait_us,
         n.comm_names, n.comm_hosts, n.comm_cells, n.comm_transfer_us, n.comm_wait_us, k.number
@@ -259,7 +261,7 @@ def _list(name: str, of: pa.DataType, unit: str, meaning: str) -> Column:
 
 RUN_KERNELS = Analysis(
     name="run_kernels",
-    version="2",
+    version="3",
     title="Kernels of the run",
     question="By which numbers is this run compared with others?",
     reading=(
