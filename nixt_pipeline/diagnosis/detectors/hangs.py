@@ -83,7 +83,7 @@ def find_hangs(evidence: Evidence, _before: Sequence[Suspect], limits: Threshold
     halts: list[Halt] = []
     in_eras = _in_eras(launch, evidence.eras, most) if evidence.eras else ((launch, part) for part in whole[:most])
     for of_era, part in in_eras:
-        cut = _cut_log(part, limits)
+        cut = _cut_log(of_era, part, limits)
         series = part.series if cut is None else without_log(part.series, cut)
         ended = [item for item in series if item.comm.number not in part.go_on]
         if ended and ended_together(ended, limits):
@@ -108,9 +108,11 @@ class _Examined:
     go_on: frozenset[int] = frozenset()
 
 
-def _cut_log(part: _Examined, limits: Thresholds) -> Process | None:
+def _cut_log(launch: _Launch, part: _Examined, limits: Thresholds) -> Process | None:
     """The one process whose log lost its tail where all others end together: one that dies loses what it had not
-    written. None where more have, or none has."""
+    written. None where more have, those among them that are left aside already, or none has."""
+    if launch.ignored.intersection(part.part.processes):
+        return None
     ended = [item for item in part.series if item.comm.number not in part.go_on]
     short = {process for item in ended for process, last in item.last.items() if last < item.furthest}
     return short.pop() if len(short) == 1 and not ended_together(ended, limits) else None

@@ -223,8 +223,11 @@ def _together(one: Late, other: Late) -> bool:
 
 
 def _one_question(seen: Observations, first: Late, other: Late) -> bool:
-    """Whether one may wait for the other in a Send or Recv that was not recorded."""
-    return seen.matched_p2p == 0 and other.stage != first.stage and _together(first, other)
+    """Whether one may wait for the other in a Send or Recv that was not recorded: they are of different stages, or as
+    late as one another, as those that exchange tokens are where the plugin records none of it."""
+    least, most = sorted((first.late_us, other.late_us))
+    may_wait = other.stage != first.stage or (seen.one_slot and most <= AS_LATE * least)
+    return seen.matched_p2p == 0 and may_wait and _together(first, other)
 
 
 def _without_waiting_stages(seen: Observations, late: list[Late]) -> list[Late]:
@@ -300,6 +303,10 @@ def _sure(seen: Observations, first: Late, group: list[Late]) -> bool:
     if first.last_share is None or (first.peers < 2 and (first.level == "rank" or unseen)):
         return False
     if without_log_beside(seen, first):
+        return False
+    # Half of them, as late as one another, may be a pipeline stage with more work, which shows in Sends and Recvs.
+    half = len(first.processes) * 2 >= len(seen.stages()[first.stage])
+    if seen.one_slot and half and len({seen.machines.of[process] for process in first.processes}) > 1:
         return False
     if len(group) > 1 and len({seen.machines.of[process] for late in group for process in late.processes}) > 1:
         return False

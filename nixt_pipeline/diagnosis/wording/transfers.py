@@ -51,10 +51,11 @@ def transfer_findings(seen: Observations, blames: Sequence[Blame], limits: Thres
 
 
 def _severity(seen: Observations, blame: Blame, costs: _Costs, lasting: bool, limits: Thresholds) -> Severity:
-    """A link that is slow for long is defective. A fabric that was slow and no longer is may have been congested: what
-    that cost of the whole job decides."""
+    """A link that is slow for long is defective. What was slow and no longer is, while nothing stayed fast, may have
+    been congested, as a fabric: what that cost of the whole job decides."""
     share, defective = costs.share, limits.diagnosis.p1_transfer_ratio if lasting else float("inf")
-    if blame.level == "fabric" and blame.window.last < seen.blocks - 1:
+    everywhere = blame.level == "fabric" or (blame.ambiguous and not blame.healthy)
+    if everywhere and blame.window.last < seen.blocks - 1:
         share *= float(seen.block_us[blame.window.part()].sum() / seen.block_us.sum())
         defective = float("inf")
     return severity_by_cost(share, costs.ratio, defective, limits)

@@ -357,6 +357,18 @@ def test_late_together_under_one_host_name_is_told_once_and_names_all_of_them() 
     assert (finding.severity, finding.level, finding.ambiguous) == ("P1", "rank", False)
     assert finding.processes == tuple(f"localhost-pid1 (c{number})" for number in (0, 2, 4, 6))
     assert all(name in finding.evidence for name in finding.processes)
+    # Without Sends and Recvs in the log, they may be a pipeline stage that has more to do.
+    assert [late.severity for late in late_findings(replace(seen, one_slot=True), find_late(seen, LIMITS))] == ["P2"]
+
+
+def test_of_two_that_are_equally_late_one_may_wait_for_the_other_where_no_send_is_recorded() -> None:
+    seen = observations(
+        [communicator(0, A1, A2, B1, B2, ("c", 1))], arrivals=[*last(0, A1), *last(0, B1)], blocks=40,
+        wait_us=dict.fromkeys((A2, B2, ("c", 1)), HALF),
+    )  # fmt: skip
+    assert [late.processes for late in late_findings(seen, find_late(seen, LIMITS))] == [("a-pid1",), ("b-pid1",)]
+    (finding,) = late_findings(replace(seen, one_slot=True), find_late(seen, LIMITS))
+    assert (finding.processes, finding.ambiguous, finding.severity) == (("a-pid1", "b-pid1"), True, "P2")
 
 
 def test_who_may_have_waited_in_collectives_that_were_left_out_is_one_of_several() -> None:

@@ -322,3 +322,15 @@ def test_between_containers_of_one_machine_is_inside_it() -> None:
     observed = seen((within[0], SLOW), (within[1], FAST), (ring(2, "a", "c"), FAST))
     (blame,) = find_slow(observed, LIMITS)
     assert (blame.level, blame.hosts, blame.ambiguous, blame.medium) == ("host", ("a", "b"), False, "nvlink")
+
+
+@pytest.mark.parametrize(("until", "severity"), [(10, "P1"), (8, "P2")])
+def test_what_was_slow_for_a_while_and_has_no_fast_path_beside_it_may_have_been_congested(
+    until: int, severity: str
+) -> None:
+    # Twice as slow from the fourth block on, at a cost of 0.1 %; the other ring is neither fast nor slow.
+    times_us = [1_000.0] * 3 + [2_000.0] * (until - 3) + [1_000.0] * (10 - until)
+    observed = seen((ring(0, "a", "b"), times_us), (ring(1, "c", "d"), [1_100.0] * 10))
+    assert blamed(observed) == [("host", ("a", "b"), True)]
+    findings = transfer_findings(observed, find_slow(observed, LIMITS), LIMITS)
+    assert [finding.severity for finding in findings] == [severity]
