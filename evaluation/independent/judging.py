@@ -122,6 +122,8 @@ def _answer(fault: Json, finding: Json, truth: Json) -> str:
     named, guilty, possible = _named(finding, truth), set(fault["ranks"]), set(fault["ideal"]["ranks"])
     if not named & guilty:
         return MISSED
+    if fault["ideal"]["level"] == "none" and finding["ambiguous"]:
+        return AS_WELL_AS_POSSIBLE
     whole = guilty <= named or finding["ambiguous"] or fault["ideal"]["level"] in ("set", "run")
     return AS_WELL_AS_POSSIBLE if named <= possible and whole else LESS_PRECISELY
 

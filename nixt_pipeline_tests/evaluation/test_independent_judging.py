@@ -33,6 +33,13 @@ def judged(of: Any, *findings: dict[str, Any]) -> Any:
         # What hardly costs anything, or cannot be seen, need not be told.
         (truth(1, cost=0.004), finding(hosts=["b"], level="host"), NOT_ASKED, 1),
         (truth(1, level="none"), finding(kind="fabric-slow", level="fabric"), NOT_ASKED, 0),
+        # That it is one of several, of which some left no log, is all that can be said.
+        (
+            truth(1, level="none"),
+            finding(communicators=["0x1"], level="communicator", ambiguous=True),
+            AS_WELL_AS_POSSIBLE,
+            0,
+        ),
         # A slow fabric is nobody's fault, and a host beside it is not late; nor do other groups disagree.
         (truth(0, 1, 2, 3, level="run", link="fabric"), finding(hosts=["a"], level="host"), AS_WELL_AS_POSSIBLE, 0),
         (truth(0, 1, 2, 3, link="fabric", answers=["fabric-slow"]), finding(hosts=["a"], level="host"), MISSED, 1),
