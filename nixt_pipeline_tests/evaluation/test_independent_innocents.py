@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
         ("late-without-log", 1193),  # peers of a rank without a log, which exchanged tokens with it unseen
         ("thermal-ramp", 1344),  # the peer of a late rank, of which no Send is recorded, beside it
         ("healthy-losses", 1361),  # a pipeline stage in containers, without Sends
+        ("late-host", 1585),  # another stage of its interleaved pipeline
         ("healthy-congested", 1319),  # bursts of congestion that were over
     ],
 )

@@ -77,7 +77,7 @@ def grouped(seen: Observations, late: list[Late], limits: Thresholds) -> list[La
             group += [other for other in _waiting_inside(seen, member, left) if other not in group]
         left = [other for other in left if other not in group]
         severity = severity_by_cost(first.typical_share, first.slowdown or 1.0, limits.diagnosis.p1_slowdown, limits)
-        shadow = not _stands_apart(first, named, limits)
+        shadow = not _stands_apart(seen, first, named, limits)
         pauses = first.intermittent or _is_seldom(seen, first, limits)
         rank_zero = pauses and _is_rank_zero(seen, first)
         may_be_role = rank_zero or (pauses and _is_first_machine(seen, first))
@@ -198,11 +198,7 @@ def _whole_pipeline_late(
     entity: Late, late: list[Late], sends: Mapping[Process, set[Process]], groups: Mapping[Process, frozenset[Process]]
 ) -> bool:
     members = {process for other in late if _together(entity, other) for process in other.processes}
-    pipeline = set(entity.processes)
-    new = pipeline
-    while new:
-        new = {peer for process in new for peer in sends.get(process, ())} - pipeline
-        pipeline |= new
+    pipeline = _pipeline_of(entity, sends)
     if len(pipeline) == len(entity.processes):
         return False
     # Of a tensor group, all are late or none is, some of them by too little to show.
@@ -210,11 +206,30 @@ def _whole_pipeline_late(
     return all(len(members & group) * 2 >= len(group) for group in alike)
 
 
-def _stands_apart(first: Late, named: list[Late], limits: Thresholds) -> bool:
-    """Whether it is not the shadow of a later one at the same time, whose delays reach unequal numbers of recorded
-    collectives: that takes as many collectives as any pattern does."""
-    return first.waited_cells >= limits.diagnosis.min_diagnosed_cells or not any(
-        _together(first, other) for other in named
+def _pipeline_of(entity: Late, sends: Mapping[Process, set[Process]]) -> set[Process]:
+    """Those that an entity exchanges something with in pipelines, directly or through others, and itself."""
+    pipeline = set(entity.processes)
+    new = pipeline
+    while new:
+        new = {peer for process in new for peer in sends.get(process, ())} - pipeline
+        pipeline |= new
+    return pipeline
+
+
+def _stands_apart(seen: Observations, first: Late, named: list[Late], limits: Thresholds) -> bool:
+    """Whether it is not the shadow of a later one at the same time. Delays of that one reach unequal numbers of
+    recorded collectives, so that it takes as many as any pattern does; and where Recvs wait next to other work, as in
+    interleaved pipelines, another stage of its pipeline may be its victim."""
+    later = [other for other in named if _together(first, other)]
+    pipeline = _pipeline_of(first, pipeline_peers(seen)) if later else set()
+    return not any(
+        first.waited_cells < limits.diagnosis.min_diagnosed_cells
+        or (
+            other.stage != first.stage
+            and other.late_us > AS_LATE * first.late_us
+            and not pipeline.isdisjoint(other.processes)
+        )
+        for other in later
     )
 
 

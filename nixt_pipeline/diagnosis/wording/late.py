@@ -131,7 +131,10 @@ def _launched(first: Late) -> str:
     )
 
 
-_SHADOW = " Another one is late by more at the same time, and few collectives waited for this one: it may be a victim."
+_SHADOW = (
+    " Another one is late by more at the same time, and is in the same pipeline, or few collectives waited for this"
+    " one: it may be a victim."
+)
 
 _UNFELT = " The job was no slower while this lasted than at other times, so it cost next to nothing."
 
