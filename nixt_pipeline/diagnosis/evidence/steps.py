@@ -10,7 +10,7 @@ number of its steps or a multiple of that, which needs no order.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -69,10 +69,18 @@ def steps_in_order(operations: Sequence[Operation]) -> Steps | None:
         # Something done after it now and then does not make the first of all steps another.
         ends = _ends(codes.tolist(), 0 if np.array_equal(codes[:length], step) else first, step.tolist())
         if len(ends) >= max(FEWEST_STEPS, _IN_STEPS * (len(codes) - first) / length):
-            rest = codes[ends[-1] + 1 :]
-            begun = len(rest) if np.array_equal(rest, step[: len(rest)]) else 0
-            return Steps(tuple(operations[first : first + length]), tuple(ends), begun)
+            steps = Steps(tuple(operations[first : first + length]), tuple(ends), 0)
+            return replace(steps, begun=_begun(operations[ends[-1] + 1 :], operations, steps))
     return None
+
+
+def _begun(rest: Sequence[Operation], operations: Sequence[Operation], steps: Steps) -> int:
+    """How many operations of one more step the `rest` has; it may first have what was done between steps before."""
+    for other in [[], *(operations[between] for between in steps.between)]:
+        after = rest[len(other) :]
+        if list(rest[: len(other)]) == list(other) and tuple(after) == steps.operations[: len(after)]:
+            return len(after)
+    return 0
 
 
 def _ends(codes: list[int], first: int, step: list[int]) -> list[int]:

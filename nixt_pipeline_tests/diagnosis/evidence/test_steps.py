@@ -30,6 +30,13 @@ def test_what_is_done_after_the_first_step_does_not_make_it_another() -> None:
     assert (steps.first, len(steps.ends), steps.begun) == (0, 15, 4)
 
 
+@pytest.mark.parametrize(("rest", "begun"), [("xab", 2), ("x", 0), ("ab", 2), ("yab", 0), ("xx", 0)])
+def test_a_step_may_be_begun_after_what_was_done_between_steps_before(rest: str, begun: int) -> None:
+    steps = in_order("abc" * 4 + "x" + "abc" * 4 + rest)
+    assert steps is not None
+    assert (len(steps.ends), steps.begun) == (8, begun)
+
+
 @pytest.mark.parametrize("rest", ["", "b", "ay"])
 def test_what_follows_the_last_step_and_begins_none_is_no_begun_step(rest: str) -> None:
     steps = in_order("abc" * 9 + rest)
