@@ -110,6 +110,17 @@ def test_other_limits_make_the_findings_again(settings: Settings, computed: Call
     assert report.func(settings) == NOTHING + Counter(["findings", "report"])
 
 
+def test_another_count_of_how_often_findings_are_right_makes_them_again(
+    computed: Callable[..., Counter[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert computed() == NOTHING
+    monkeypatch.setattr(
+        "nixt_pipeline.diagnosis.results.delivered_counts", lambda: "kind,severity,ambiguous,right,seen"
+    )
+    assert computed()["findings"] == 1
+    assert computed() == NOTHING
+
+
 def test_a_limit_of_what_the_views_show_concerns_everything(
     settings: Settings, computed: Callable[..., Counter[str]]
 ) -> None:

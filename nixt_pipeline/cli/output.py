@@ -51,8 +51,10 @@ def input_errors() -> Iterator[None]:
     except OSError as error:
         raise InputError(visible(obstacle_behind(error) or str(error))) from error
     except Exception as error:
-        # A large query of DuckDB spills to the disk, which may be full.
-        if storage_errno(error) is None:
+        from duckdb import Error  # the list of commands needs no database
+
+        # A large query spills to the disk, which may be full.
+        if not isinstance(error, Error) or storage_errno(error) is None:
             raise
         raise InputError(visible(f"{error}; make room, or set NIXT_DATA_DIR to another place")) from error
 

@@ -72,5 +72,11 @@ def read_counts(text: str) -> dict[Key, Counts]:
 
 
 @cache
+def delivered_counts() -> str:
+    """The counts that findings are held against, as CSV."""
+    return files("nixt_pipeline.diagnosis").joinpath("confidence.csv").read_text(encoding="utf-8")
+
+
+@cache
 def _counted() -> dict[Key, Counts]:
-    return read_counts(files("nixt_pipeline.diagnosis").joinpath("confidence.csv").read_text(encoding="utf-8"))
+    return read_counts(delivered_counts())

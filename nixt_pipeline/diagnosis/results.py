@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from nixt_pipeline.diagnosis.attempts import Attempts
+from nixt_pipeline.diagnosis.confidence import delivered_counts
 from nixt_pipeline.diagnosis.diagnose import VERSION, diagnose
 from nixt_pipeline.diagnosis.evidence.ending import ending_of
 from nixt_pipeline.diagnosis.findings import Diagnosis
@@ -122,7 +123,8 @@ def current_findings(
 
 def _made_from(manifest: Manifest, settings: Settings) -> str:
     limits = settings.thresholds.model_dump(mode="json")
-    return origin(VERSION, origin_of_tables(manifest, settings), limits, ending_of(manifest, settings))
+    counts = delivered_counts()
+    return origin(VERSION, counts, origin_of_tables(manifest, settings), limits, ending_of(manifest, settings))
 
 
 def _diagnose(run: str, settings: Settings, attempts: Attempts) -> Diagnosis:

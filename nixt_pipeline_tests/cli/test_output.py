@@ -2,11 +2,12 @@ import subprocess
 import sys
 
 import click
+import duckdb
 import pytest
 from click.testing import CliRunner
 
 from nixt_pipeline.cli import main
-from nixt_pipeline.cli.output import Format
+from nixt_pipeline.cli.output import Format, InputError, input_errors
 
 CONTEXT = click.Context(main)
 COMMANDS = {name: main.get_command(CONTEXT, name) for name in main.list_commands(CONTEXT)}
@@ -48,3 +49,12 @@ def test_help_imports_none_of_the_libraries_that_commands_need() -> None:
         "import sys, nixt_pipeline.cli; print({'duckdb', 'pyarrow', 'pandas', 'numpy', 'pydantic'} & set(sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stdout == b"set()\n"
+
+
+def test_only_a_database_that_cannot_write_is_an_error_of_the_storage() -> None:
+    words = "Permission denied"
+    with pytest.raises(InputError, match="NIXT_DATA_DIR"), input_errors():
+        raise duckdb.IOException(words)
+    # A defect that quotes a log is none.
+    with pytest.raises(ValueError, match=words), input_errors():
+        raise ValueError(words)

@@ -80,7 +80,7 @@ class Late:
 
 class _Waited(NamedTuple):
     """What was waited in some communicators: the share of it that was for the one in question, in the middle block; how
-    much that was, in microseconds; in how many collectives somebody waited; and `Late.waits`."""
+    much that was, in microseconds; in how many collectives ranks waited; and `Late.waits`."""
 
     share: float
     us: float
