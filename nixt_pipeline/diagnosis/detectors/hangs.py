@@ -194,9 +194,8 @@ def _stopped(launch: _Launch, part: Part, series: list[Series], edges: Sequence[
         how, stopped = WithinStep(part.processes, begun), list(begun)
     since, sequel = _followed(launch, part, stopped)
     ended = sequel is None or sequel.launch is not None
-    past = _past(launch, part, series, stopped) if ended else None
+    past, untold = _past(launch, part, series, stopped) if ended else (None, False)
     share = past.rarer() if past else 0.0
-    untold = ended and past is None
     killed = untold or share > launch.limits.diagnosis.may_be_killed_share
     if ended and not killed and not pending and len(set(stage.values())) == 1:
         killed = _might_go_on(launch, part, share, [_busiest(launch)])
@@ -229,8 +228,7 @@ def _behind(
     first = {track.comm for stop in stops for track in stop.first if track.comm.number not in launch.go_on}
     since, sequel = _followed(launch, part, first)
     ended = sequel is None or sequel.launch is not None
-    past = _past(launch, part, series, first) if ended else None
-    untold = ended and past is None
+    past, untold = _past(launch, part, series, first) if ended else (None, False)
     limits = launch.limits
     shares = [_killed_share(past, stop, tracks) if past else 0.0 for stop in stops]
     hung = [stop for stop, share in zip(stops, shares, strict=True) if share <= limits.diagnosis.seldom_killed_share]
@@ -348,9 +346,10 @@ def _with_clocks_set(launch: _Launch, part: Part) -> frozenset[str]:
     return with_clocks_set(launch.reaches, far_us) | in_steps.intersection(hosts_of(part.processes))
 
 
-def _past(launch: _Launch, part: Part, series: list[Series], stopped: Iterable[Communicator]) -> Past | None:
-    """The past of the part that is looked at, without the hosts whose clocks were set; what stopped comes first. None
-    where it does not tell, for most clocks were set, or all of something that stopped."""
+def _past(launch: _Launch, part: Part, series: list[Series], stopped: Iterable[Communicator]) -> tuple[Past, bool]:
+    """The past of the part that is looked at, without the hosts whose clocks were set; what stopped comes first. And
+    whether it is doubtful: most clocks were set, or those of all members of something that stopped, and it is of all
+    hosts."""
     numbers = {comm.number for comm in stopped}
     unsteady = _with_clocks_set(launch, part)
     steady = [
@@ -360,10 +359,11 @@ def _past(launch: _Launch, part: Part, series: list[Series], stopped: Iterable[C
     ]
     left = sum(process[0] not in unsteady for process in part.processes)
     known = {item.comm.number for item in series}
-    if left * 2 < len(part.processes) or not numbers & known <= {item.comm.number for item in steady}:
-        return None
-    ends = last_times(reach for reach in launch.reaches if reach.process not in launch.ignored)
-    ends = {process: end for process, end in ends.items() if end <= launch.limits.ingest.max_timestamp_us}
-    ends = {process: end for process, end in ends.items() if process[0] not in unsteady}
+    doubtful = left * 2 < len(part.processes) or not numbers & known <= {item.comm.number for item in steady}
+    if doubtful:
+        steady, unsteady = series, frozenset()
+    ignored, latest_us = launch.ignored, launch.limits.ingest.max_timestamp_us
+    own = (reach for reach in launch.reaches if reach.process not in ignored and reach.process[0] not in unsteady)
+    ends = {process: end for process, end in last_times(own).items() if end <= latest_us}
     ordered = sorted(steady, key=lambda item: item.comm.number not in numbers)
-    return past_of(launch.evidence.history, launch.frontier, ordered, ends, launch.limits)
+    return past_of(launch.evidence.history, launch.frontier, ordered, ends, launch.limits), doubtful
